@@ -1,0 +1,62 @@
+//! The answer to a claim: [`ClaimOutcome`].
+
+use crate::claim::Claim;
+use crate::outcome::{Completed, FingerprintMismatch};
+use crate::time::Timestamp;
+use std::time::Duration;
+
+/// What a claim was answered. Exactly one caller of many gets `Claimed`.
+#[derive(Debug)]
+#[must_use = "a claim that is not looked at runs on until its lease ends"]
+pub enum ClaimOutcome<C = Claim> {
+    /// The operation is the caller's to run.
+    Claimed(C),
+    /// It has run: send this reply.
+    Completed(Completed),
+    /// Somebody else is running it: ask again later.
+    InProgress(InProgress),
+    /// The key was used for another request: refuse this one.
+    FingerprintMismatch(FingerprintMismatch),
+}
+
+impl<C> ClaimOutcome<C> {
+    /// The HTTP status that goes with the answer; none where the operation is the caller's to run, or the reply has no status.
+    ///
+    /// 409 in progress and 422 for a mismatch are the choice of the IETF draft `draft-ietf-httpapi-idempotency-key-header-07`
+    /// (section 2.7). An API that publishes 409 for a mismatch maps the variant instead.
+    #[must_use]
+    pub fn suggested_status(&self) -> Option<u16> {
+        match self {
+            Self::Claimed(_) => None,
+            Self::Completed(completed) => completed.reply.response().map(|response| response.status()),
+            Self::InProgress(_) => Some(409),
+            Self::FingerprintMismatch(_) => Some(422),
+        }
+    }
+}
+
+/// Another claim of the same operation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InProgress {
+    /// When to ask again: a hint for polling, not the rest of the lease. At least 1 ms, never beyond the lease's end.
+    pub retry_after: Duration,
+    /// Until when the other claim stands, unless it is renewed.
+    pub lease_until: Timestamp,
+    /// Which attempt it is.
+    pub attempt: u32,
+}
+
+impl InProgress {
+    pub(crate) fn new(lease_until: Timestamp, attempt: u32, now: Timestamp, hint: Duration) -> Self {
+        let left = lease_until.saturating_since(now);
+        Self { retry_after: hint.min(left).max(Duration::from_millis(1)), lease_until, attempt }
+    }
+
+    /// `retry_after` as a `Retry-After` header has it (RFC 9110, section 10.2.3): whole seconds, rounded up, at least 1.
+    #[must_use]
+    pub fn retry_after_secs(&self) -> u64 {
+        let part = u64::from(self.retry_after.subsec_nanos() > 0);
+        self.retry_after.as_secs().saturating_add(part).max(1)
+    }
+}

@@ -1,0 +1,133 @@
+//! Where records are kept: the [`Backend`] trait, and its contract.
+//!
+//! # The contract
+//! A backend gives atomicity, durability and time; never policy. For every command it
+//!
+//! 1. takes exclusive access to the record,
+//! 2. reads its clock, once and only now, so that a wait for access can't grant a lease that is over
+//!    ([`read_clock`](crate::time::read_clock)),
+//! 3. reads the record and [checks](crate::Record::check) it,
+//! 4. asks [`transition::apply`](crate::transition::apply), with a token that it draws where
+//!    [`transition::grants`](crate::transition::grants) says so,
+//! 5. checks and stores what is to be written, and
+//! 6. answers only once that is stored.
+//!
+//! It may get there by another way (one SQL statement, say), if outcome and stored record are the same.
+//!
+//! **Tokens** are strictly increasing over the life of the storage, and never drawn twice: not after a release, a sweep, a forget, a
+//! takeover, a restart, or the restoring of an older copy. **Expired records** count as absent; only a sweep removes them, and only a
+//! claim writes over them. **A storage that is down** answers `Err`, never an outcome.
+
+pub(crate) mod memory;
+
+use crate::error::BackendError;
+use crate::key::RecordId;
+use crate::outcome::Outcome;
+use crate::record::Record;
+use crate::time::Timestamp;
+use crate::transition::Command;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+/// Storage for records; see the [module's](self) contract. Object-safe, and implemented for `Arc` and `Box` of a backend.
+pub trait Backend: fmt::Debug + Send + Sync + 'static {
+    /// Executes one command, atomically.
+    ///
+    /// # Errors
+    /// [`BackendError`]: nothing was done, unless it is indefinite.
+    fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError>;
+
+    /// Executes commands in order and answers in the same order. A command's failure does not undo those before it.
+    fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
+        batch.iter().map(|(id, command)| self.execute(id, command)).collect()
+    }
+
+    /// The record, and the time read after it; none if it is absent or expired by then.
+    ///
+    /// # Errors
+    /// [`BackendError`]: it could not be read.
+    fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError>;
+
+    /// Deletes at most `limit` expired records. Costs what it removes, and never holds up other commands for long.
+    ///
+    /// # Errors
+    /// [`BackendError`]: it stopped; what it had removed by then stays removed.
+    fn sweep(&self, limit: usize) -> Result<Swept, BackendError>;
+
+    /// Which store this is, the same for every handle, process and restart.
+    fn store_id(&self) -> StoreId;
+}
+
+macro_rules! delegate_to_the_inside {
+    ($($pointer:ident),*) => {$(
+        impl<B: Backend + ?Sized> Backend for $pointer<B> {
+            fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
+                (**self).execute(id, command)
+            }
+
+            fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
+                (**self).execute_many(batch)
+            }
+
+            fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
+                (**self).read(id)
+            }
+
+            fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
+                (**self).sweep(limit)
+            }
+
+            fn store_id(&self) -> StoreId {
+                (**self).store_id()
+            }
+        }
+    )*};
+}
+
+delegate_to_the_inside!(Arc, Box);
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swept {
+    /// How many expired records it removed.
+    pub removed: usize,
+    /// Whether there were more when it stopped.
+    pub more: bool,
+}
+
+/// Which store a ticket belongs to: a random number, made when the store is made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoreId([u8; 16]);
+
+impl StoreId {
+    /// A new one. Random enough to tell stores apart; no secret.
+    #[must_use]
+    pub fn random() -> Self {
+        // std keys each `RandomState` from the operating system's randomness, and hashes with a keyed pseudo-random function.
+        let half = |n: u8| RandomState::new().hash_one(n).to_le_bytes();
+        let mut bytes = [0; 16];
+        bytes.iter_mut().zip(half(0).into_iter().chain(half(1))).for_each(|(byte, random)| *byte = random);
+        Self(bytes)
+    }
+
+    /// The id whose bytes were stored.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreId(")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, ")")
+    }
+}

@@ -1,0 +1,353 @@
+//! A granted claim, and what its owner can do with it: [`Claim`], [`Ticket`].
+
+mod ticket;
+
+pub use self::ticket::Ticket;
+
+use crate::backend::Backend;
+use crate::error::{BackendError, Error};
+use crate::fingerprint::Fingerprint;
+use crate::key::{IdempotencyKey, RecordId, Scope};
+use crate::outcome::{Completed, Grant, LostReason, Outcome};
+use crate::policy::{MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN};
+use crate::record::FencingToken;
+use crate::reply::Reply;
+use crate::time::{Period, Timestamp};
+use crate::transition::{self, Command};
+use bytes::Bytes;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The right to run an operation, held under a lease.
+///
+/// Do the work, then end the claim: [`complete`](Self::complete) with what it came to; [`abandon`](Self::abandon) if it failed and
+/// the effect may have happened; [`release`](Self::release) only if this attempt certainly had no effect. Every write proves itself
+/// by the fencing token, so an owner that was taken over writes nothing: it gets [`Error::ClaimLost`].
+///
+/// A lease that is over is not lost by itself: as long as nobody has taken over, the token proves the claim, and renewing and
+/// completing succeed.
+///
+/// # Differences from a lock guard
+/// Dropping a `Claim` does no I/O and ends nothing. The lease runs on, as after a crash, and then the next claim takes over: what
+/// the work had called may still be in flight, so the key must not reopen while it might arrive. A lock guard that unlocks on drop
+/// would run the operation twice here.
+#[must_use = "dropping a claim ends nothing: complete, abandon or release it"]
+pub struct Claim {
+    backend: Arc<dyn Backend>,
+    ticket: Ticket,
+    checkpoint: Option<Bytes>,
+    lease_until: Timestamp,
+    max_reply_len: usize,
+}
+
+impl Claim {
+    pub(crate) fn granted(
+        backend: Arc<dyn Backend>,
+        id: RecordId,
+        terms: GrantedTerms,
+        grant: Grant,
+        max_reply_len: usize,
+    ) -> Self {
+        let ticket = Ticket::new(backend.store_id(), id, terms, &grant);
+        Self { backend, ticket, checkpoint: grant.checkpoint, lease_until: grant.lease_until, max_reply_len }
+    }
+
+    /// The claim that `ticket` stands for, if it still is its owner's.
+    pub(crate) fn resumed(
+        backend: Arc<dyn Backend>,
+        ticket: Ticket,
+        max_reply_len: usize,
+    ) -> Result<Self, Error> {
+        ticket.check_store(&*backend)?;
+        let (record, now) = backend.read(ticket.id())?.ok_or(Error::ClaimLost(LostReason::Gone))?;
+        match transition::lost(Some(&record), ticket.token(), now) {
+            Some(reason) => Err(Error::ClaimLost(reason)),
+            None => Ok(Self {
+                backend,
+                ticket,
+                checkpoint: record.checkpoint,
+                lease_until: record.lease_until,
+                max_reply_len,
+            }),
+        }
+    }
+
+    /// Who the key belongs to.
+    #[must_use]
+    pub const fn scope(&self) -> &Scope {
+        self.ticket.scope()
+    }
+
+    /// The name of the operation.
+    #[must_use]
+    pub const fn key(&self) -> &IdempotencyKey {
+        self.ticket.key()
+    }
+
+    /// Proof of this claim, higher than that of every claim granted before.
+    #[must_use]
+    pub const fn token(&self) -> FencingToken {
+        self.ticket.token()
+    }
+
+    /// 1 for the first claim of the record, one more for each takeover.
+    #[must_use]
+    pub const fn attempt(&self) -> u32 {
+        self.ticket.attempt()
+    }
+
+    /// Whether an earlier attempt ended without an answer, so that the effect may have happened already.
+    #[must_use]
+    pub const fn is_takeover(&self) -> bool {
+        self.ticket.attempt() > 1
+    }
+
+    /// What was saved last, by this attempt or an earlier one.
+    #[must_use]
+    pub const fn checkpoint(&self) -> Option<&Bytes> {
+        self.checkpoint.as_ref()
+    }
+
+    /// Until when the claim stands unless it is renewed, as far as this handle knows.
+    #[must_use]
+    pub const fn lease_until(&self) -> Timestamp {
+        self.lease_until
+    }
+
+    /// What to send to the next provider as its idempotency key; see [`Ticket::downstream_key`].
+    #[must_use]
+    pub fn downstream_key(&self, label: &str) -> String {
+        self.ticket.downstream_key(label)
+    }
+
+    /// The claim as plain data, for work that ends in another thread, task or process. This handle stays usable.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        self.ticket.clone()
+    }
+
+    /// Turns the claim into plain data.
+    #[must_use]
+    pub fn into_ticket(self) -> Ticket {
+        self.ticket
+    }
+
+    /// Stands for one more lease from now. Never shortens what is left.
+    ///
+    /// # Errors
+    /// - [`Error::ClaimLost`]: the claim is not its owner's any more. Stop the work if it can be stopped.
+    /// - Any other: the lease may or may not have been renewed; it ends no earlier than [`lease_until`](Self::lease_until) says. The
+    ///   claim is not lost by it; try again.
+    pub fn renew(&mut self) -> Result<(), Error> {
+        let command = Command::Renew { token: self.token() };
+        self.extend(&command)
+    }
+
+    /// Saves `bytes` (at most [`MAX_CHECKPOINT_LEN`]) for whoever takes over, in place of what was saved before, and renews.
+    ///
+    /// # Errors
+    /// - [`Error::CheckpointTooLarge`]: nothing was saved or renewed.
+    /// - [`Error::ClaimLost`]: nothing was saved; the claim is not its owner's any more.
+    /// - Any other: it may or may not have been saved; the claim is not lost by it.
+    pub fn save_checkpoint(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
+        let bytes = bytes.into();
+        check_len(bytes.len(), MAX_CHECKPOINT_LEN, |len, max| Error::CheckpointTooLarge { len, max })?;
+        let command = Command::Checkpoint { token: self.token(), bytes: bytes.clone() };
+        self.extend(&command)?;
+        self.checkpoint = Some(bytes);
+        Ok(())
+    }
+
+    fn extend(&mut self, command: &Command) -> Result<(), Error> {
+        match self.backend.execute(self.ticket.id(), command)? {
+            Outcome::Renewed { lease_until } => {
+                self.lease_until = lease_until;
+                Ok(())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Records what the operation came to and ends the claim. Every retry gets `reply` from now on, for the claim's retention.
+    ///
+    /// Gives what stands: send its `reply` to the client. If this very claim had completed before, that is the first reply.
+    ///
+    /// # Errors
+    /// [`CompleteError`], with the claim and the reply:
+    /// - [`Error::ReplyTooLarge`], [`Error::HeadersTooLarge`]: nothing was recorded, and the claim stands; complete with less.
+    /// - [`Error::ClaimLost`]: nothing was recorded, and the claim is not its owner's any more; the effect happened all the same.
+    /// - Any other: it may or may not be recorded if [`Error::is_indefinite`], else it is not. The record stays under its lease, and
+    ///   nobody runs the operation again before that ends: complete again.
+    pub fn complete(self, reply: impl Into<Reply>) -> Result<Completed, CompleteError> {
+        let retention = self.ticket.retention_period();
+        self.complete_within(retention, reply.into())
+    }
+
+    /// As [`complete`](Self::complete), for a reply with a retention of its own: a decline for a minute, a success for a day.
+    ///
+    /// # Errors
+    /// As [`complete`](Self::complete), and [`Error::Retention`] if `retention` is zero or longer than 36,525 days: nothing was
+    /// recorded, and the claim stands.
+    pub fn complete_for(
+        self,
+        retention: Duration,
+        reply: impl Into<Reply>,
+    ) -> Result<Completed, CompleteError> {
+        let reply = reply.into();
+        match Period::new(retention) {
+            Ok(retention) => self.complete_within(retention, reply),
+            Err(error) => Err(CompleteError::new(Error::Retention(error), self, reply)),
+        }
+    }
+
+    fn complete_within(self, retention: Period, reply: Reply) -> Result<Completed, CompleteError> {
+        self.ticket
+            .complete(&*self.backend, retention, reply, self.max_reply_len)
+            .map_err(|(error, reply)| CompleteError::new(error, self, reply))
+    }
+
+    /// Ends the claim: this attempt certainly had no effect. After a first attempt the key is free at once, for any request; after
+    /// a takeover it is as after [`abandon`](Self::abandon), since an earlier attempt may have had the effect.
+    ///
+    /// # Errors
+    /// - [`Error::ClaimLost`]: nothing was written; the claim was not its owner's any more.
+    /// - Any other: it may or may not have ended if [`Error::is_indefinite`], else it stands until its lease is over.
+    pub fn release(self) -> Result<(), Error> {
+        self.ticket.release(&*self.backend)
+    }
+
+    /// Ends the claim: the work stops, and its effect may have happened. The next claim takes over at once, knows that it does, and
+    /// gets the checkpoint; the key stays bound to its request.
+    ///
+    /// # Errors
+    /// As [`release`](Self::release).
+    pub fn abandon(self) -> Result<(), Error> {
+        self.ticket.abandon(&*self.backend)
+    }
+}
+
+/// What a claim was asked for with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GrantedTerms {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) lease: Period,
+    pub(crate) retention: Period,
+}
+
+impl Ticket {
+    /// Records `reply`, or gives it back with the reason why not.
+    pub(crate) fn complete(
+        &self,
+        backend: &dyn Backend,
+        retention: Period,
+        reply: Reply,
+        max_reply_len: usize,
+    ) -> Result<Completed, (Error, Reply)> {
+        if let Err(error) = check_reply(&reply, max_reply_len).and_then(|()| self.check_store(backend)) {
+            return Err((error, reply));
+        }
+        let command = Command::Complete { token: self.token(), reply, retention };
+        let error = match backend.execute(self.id(), &command) {
+            Ok(Outcome::Recorded(completed) | Outcome::AlreadyRecorded(completed)) => return Ok(completed),
+            Ok(other) => unexpected(&other),
+            Err(error) => error.into(),
+        };
+        match command {
+            Command::Complete { reply, .. } => Err((error, reply)),
+            _ => Err((error, Reply::Marker)),
+        }
+    }
+
+    pub(crate) fn release(&self, backend: &dyn Backend) -> Result<(), Error> {
+        self.end(backend, &Command::Release { token: self.token() })
+    }
+
+    pub(crate) fn abandon(&self, backend: &dyn Backend) -> Result<(), Error> {
+        self.end(backend, &Command::Abandon { token: self.token() })
+    }
+
+    fn end(&self, backend: &dyn Backend, command: &Command) -> Result<(), Error> {
+        self.check_store(backend)?;
+        match backend.execute(self.id(), command)? {
+            Outcome::Released | Outcome::Abandoned | Outcome::AlreadyGone => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Refuses a ticket of another store: its record can't be there.
+    fn check_store(&self, backend: &dyn Backend) -> Result<(), Error> {
+        if self.store_id() == backend.store_id() { Ok(()) } else { Err(Error::ClaimLost(LostReason::Gone)) }
+    }
+}
+
+/// What an outcome that is none of the good ones means to the owner of a claim.
+fn unexpected(outcome: &Outcome) -> Error {
+    match outcome {
+        Outcome::Lost(reason) => Error::ClaimLost(*reason),
+        _ => BackendError::bug("an outcome that does not belong to the command").into(),
+    }
+}
+
+fn check_reply(reply: &Reply, max_reply_len: usize) -> Result<(), Error> {
+    let headers_len = reply.response().map_or(0, |response| response.headers_len());
+    check_len(headers_len, MAX_HEADERS_LEN, |len, max| Error::HeadersTooLarge { len, max })?;
+    check_len(reply.payload_len(), max_reply_len, |len, max| Error::ReplyTooLarge { len, max })
+}
+
+fn check_len(len: usize, max: usize, error: impl FnOnce(usize, usize) -> Error) -> Result<(), Error> {
+    if len > max { Err(error(len, max)) } else { Ok(()) }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim")
+            .field("ticket", &self.ticket)
+            .field("checkpoint_len", &self.checkpoint.as_ref().map(Bytes::len))
+            .field("lease_until", &self.lease_until)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A completion that was not recorded, or may not have been, with the claim and the reply: nothing is lost, and it can be tried
+/// again. The record stays under its lease, so nobody runs the operation again before that ends.
+#[derive(thiserror::Error)]
+#[error("the reply was not recorded")]
+pub struct CompleteError {
+    #[source]
+    error: Error,
+    unrecorded: Box<(Claim, Reply)>,
+}
+
+impl CompleteError {
+    fn new(error: Error, claim: Claim, reply: Reply) -> Self {
+        Self { error, unrecorded: Box::new((claim, reply)) }
+    }
+
+    /// Why it was not recorded.
+    #[must_use]
+    pub const fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// Why it was not recorded, the claim, and the reply.
+    pub fn into_parts(self) -> (Error, Claim, Reply) {
+        let (claim, reply) = *self.unrecorded;
+        (self.error, claim, reply)
+    }
+}
+
+impl fmt::Debug for CompleteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompleteError")
+            .field("error", &self.error)
+            .field("claim", &self.unrecorded.0)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<CompleteError> for Error {
+    fn from(error: CompleteError) -> Self {
+        error.error
+    }
+}

@@ -1,0 +1,215 @@
+//! A claim as plain data: [`Ticket`].
+
+use crate::backend::StoreId;
+use crate::claim::GrantedTerms;
+use crate::fingerprint::Fingerprint;
+use crate::key::{IdempotencyKey, RecordId, Scope};
+use crate::outcome::Grant;
+use crate::record::FencingToken;
+use crate::time::Period;
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+
+/// A claim as plain data, for work that ends in another thread, task or process:
+/// [`store.complete(&ticket, reply)`](crate::IdempotencyStore::complete),
+/// [`store.release(&ticket)`](crate::IdempotencyStore::release),
+/// [`store.resume(ticket)`](crate::IdempotencyStore::resume).
+///
+/// It carries the claim's own lease and retention, which win over those of the handle that finishes it. With the feature `serde` it
+/// can be stored and sent, with scope and key in the clear; deserialising validates. Whoever holds it can complete the operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "wire::TicketData", into = "wire::TicketData"))]
+pub struct Ticket {
+    store_id: StoreId,
+    id: RecordId,
+    fingerprint: Fingerprint,
+    token: FencingToken,
+    attempt: u32,
+    lease: Period,
+    retention: Period,
+}
+
+impl Ticket {
+    pub(super) fn new(store_id: StoreId, id: RecordId, terms: GrantedTerms, grant: &Grant) -> Self {
+        Self {
+            store_id,
+            id,
+            fingerprint: terms.fingerprint,
+            token: grant.token,
+            attempt: grant.attempt,
+            lease: terms.lease,
+            retention: terms.retention,
+        }
+    }
+
+    /// The store that granted the claim.
+    #[must_use]
+    pub const fn store_id(&self) -> StoreId {
+        self.store_id
+    }
+
+    /// The record that the claim is for.
+    #[must_use]
+    pub const fn id(&self) -> &RecordId {
+        &self.id
+    }
+
+    /// Who the key belongs to.
+    #[must_use]
+    pub const fn scope(&self) -> &Scope {
+        &self.id.scope
+    }
+
+    /// The name of the operation.
+    #[must_use]
+    pub const fn key(&self) -> &IdempotencyKey {
+        &self.id.key
+    }
+
+    /// What the operation asks for.
+    #[must_use]
+    pub const fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    /// Proof of the claim.
+    #[must_use]
+    pub const fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// 1 for the first claim of the record, one more for each takeover.
+    #[must_use]
+    pub const fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The claim's lease.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.lease.as_duration()
+    }
+
+    /// The claim's retention.
+    #[must_use]
+    pub fn retention(&self) -> Duration {
+        self.retention.as_duration()
+    }
+
+    pub(crate) const fn retention_period(&self) -> Period {
+        self.retention
+    }
+
+    /// What to send to the next provider as its idempotency key, so that it deduplicates what this operation asks of it.
+    ///
+    /// The same for every attempt; different for every label, scope, key and fingerprint. Give each call that one operation makes a
+    /// label of its own. It has the form of a UUID (version 8, RFC 9562, section 5.8): 36 visible ASCII characters that the
+    /// strictest provider takes. It shows neither scope nor key, but it is a digest, not a secret. The provider must remember it for
+    /// as long as a takeover can come, so keep this store's lease and retention within the provider's own retention.
+    ///
+    /// ```
+    /// # use idempotency::*;
+    /// # let store = IdempotencyStore::in_memory();
+    /// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+    /// # let fingerprint = Fingerprint::builder().field("amount", "500").finish();
+    /// # if let ClaimOutcome::Claimed(claim) = store.try_claim(&scope, &key, &fingerprint)? {
+    /// let charge = claim.downstream_key("charge");
+    /// let receipt = claim.downstream_key("receipt mail");
+    /// assert_ne!(charge, receipt);
+    /// assert_eq!(charge.len(), 36);
+    /// # claim.abandon()?;
+    /// # }
+    /// # Ok::<(), idempotency::Error>(())
+    /// ```
+    #[must_use]
+    pub fn downstream_key(&self, label: &str) -> String {
+        let mut hasher = Sha256::new_with_prefix(b"idempotency downstream key 1");
+        for part in [label, self.id.scope.as_str(), self.id.key.as_str()] {
+            hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hasher.update(part);
+        }
+        hasher.update([self.fingerprint.format()]);
+        hasher.update(self.fingerprint.digest());
+        let digest: [u8; 32] = hasher.finalize().into();
+        uuid_v8(&digest)
+    }
+}
+
+/// The first 122 bits of `digest` that are free in a UUID of version 8.
+fn uuid_v8(digest: &[u8; 32]) -> String {
+    let mut text = String::with_capacity(36);
+    for (position, byte) in digest.iter().take(16).enumerate() {
+        if matches!(position, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        let byte = match position {
+            6 => (byte & 0x0f) | 0x80,
+            8 => (byte & 0x3f) | 0x80,
+            _ => *byte,
+        };
+        for nibble in [byte >> 4, byte & 0x0f] {
+            text.extend(char::from_digit(u32::from(nibble), 16));
+        }
+    }
+    text
+}
+
+#[cfg(feature = "serde")]
+mod wire {
+    use super::{FencingToken, Fingerprint, IdempotencyKey, Period, RecordId, Scope, StoreId, Ticket};
+    use std::string::String;
+
+    /// A ticket as it is written down.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub(super) struct TicketData {
+        store_id: [u8; 16],
+        scope: String,
+        key: String,
+        fingerprint_format: u8,
+        fingerprint: [u8; 32],
+        token: i64,
+        attempt: u32,
+        lease_ms: i64,
+        retention_ms: i64,
+    }
+
+    impl From<Ticket> for TicketData {
+        fn from(ticket: Ticket) -> Self {
+            Self {
+                store_id: *ticket.store_id.as_bytes(),
+                scope: ticket.id.scope.as_str().to_owned(),
+                key: ticket.id.key.as_str().to_owned(),
+                fingerprint_format: ticket.fingerprint.format(),
+                fingerprint: *ticket.fingerprint.digest(),
+                token: ticket.token.get(),
+                attempt: ticket.attempt,
+                lease_ms: ticket.lease.as_millis(),
+                retention_ms: ticket.retention.as_millis(),
+            }
+        }
+    }
+
+    impl TryFrom<TicketData> for Ticket {
+        type Error = String;
+
+        fn try_from(data: TicketData) -> Result<Self, String> {
+            if data.attempt == 0 {
+                return Err("an attempt is at least 1".to_owned());
+            }
+            Ok(Self {
+                store_id: StoreId::from_bytes(data.store_id),
+                id: RecordId {
+                    scope: Scope::new(data.scope).map_err(|error| error.to_string())?,
+                    key: IdempotencyKey::new(data.key).map_err(|error| error.to_string())?,
+                },
+                fingerprint: Fingerprint::from_stored(data.fingerprint_format, data.fingerprint),
+                token: FencingToken::new(data.token).ok_or("a token is at least 1")?,
+                attempt: data.attempt,
+                lease: Period::from_millis(data.lease_ms).map_err(|error| error.to_string())?,
+                retention: Period::from_millis(data.retention_ms).map_err(|error| error.to_string())?,
+            })
+        }
+    }
+}

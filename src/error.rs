@@ -1,0 +1,244 @@
+//! What can go wrong: [`Error`] for callers, [`BackendError`] for those who write a backend.
+//!
+//! Ordinary answers are no errors. An `Err` means that it was not done, or, where [`Error::is_indefinite`], that it may have been.
+
+use crate::key::KeyError;
+use crate::outcome::LostReason;
+use crate::policy::PolicyError;
+use crate::time::{ClockOutOfRange, PeriodError};
+use std::error::Error as StdError;
+
+/// The error underneath, whatever the backend's library calls it.
+pub type Source = Box<dyn StdError + Send + Sync>;
+
+/// Why an operation of the store was not done, or may not have been.
+///
+/// Nothing was written, unless [`is_indefinite`](Self::is_indefinite).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A scope or a key was refused before the store was asked.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A policy was refused.
+    #[error("unusable policy")]
+    Policy(#[from] PolicyError),
+    /// A retention for one reply was refused.
+    #[error("unusable retention")]
+    Retention(#[source] PeriodError),
+    /// The claim is not its owner's any more; nothing was written.
+    #[error("the claim is lost: {0}")]
+    ClaimLost(LostReason),
+    /// The reply's payload is over the policy's limit. The claim stands.
+    #[error("a reply of {len} bytes is larger than {max} bytes")]
+    ReplyTooLarge {
+        /// Its length in bytes.
+        len: usize,
+        /// The most it may have.
+        max: usize,
+    },
+    /// The reply's headers are over the limit. The claim stands.
+    #[error("reply headers of {len} bytes are larger than {max} bytes")]
+    HeadersTooLarge {
+        /// The length of all names and values in bytes.
+        len: usize,
+        /// The most they may have.
+        max: usize,
+    },
+    /// The checkpoint is over the limit. The claim stands, with the checkpoint it had.
+    #[error("a checkpoint of {len} bytes is larger than {max} bytes")]
+    CheckpointTooLarge {
+        /// Its length in bytes.
+        len: usize,
+        /// The most it may have.
+        max: usize,
+    },
+    /// The store could not be had in time. Nothing was done; try again.
+    #[error("the store is busy")]
+    Busy(#[source] Option<Source>),
+    /// The store can't be reached. Nothing was done; try again.
+    #[error("the store is unavailable")]
+    Unavailable(#[source] Option<Source>),
+    /// It may have been done, or not. Ask again: a claim that was granted answers "in progress" until its lease ends.
+    #[error("the outcome is unknown")]
+    Indefinite(#[source] Option<Source>),
+    /// The store's limit, or its disk, leaves no room. Records that exist can still be completed, if that needs no room.
+    #[error("the store is full")]
+    Full(#[source] Option<Source>),
+    /// The store was opened for reading only, or its file or folder can't be written.
+    #[error("the store is read-only")]
+    ReadOnly(#[source] Option<Source>),
+    /// The file can't be opened.
+    #[error("the store's file can't be opened")]
+    CannotOpen(#[source] Option<Source>),
+    /// What is stored is damaged. It is never replayed, and never run again by itself.
+    #[error("Corrupt: {what}")]
+    Corrupt {
+        /// What is damaged.
+        what: &'static str,
+        /// How it was found.
+        source: Option<Source>,
+    },
+    /// The file is something else than a store of this crate.
+    #[error("not a store of this crate: {what}")]
+    Foreign {
+        /// What was found.
+        what: &'static str,
+        /// How it was found.
+        source: Option<Source>,
+    },
+    /// The store was written by a newer version of this crate.
+    #[error("the store has schema version {found}; this version of the crate knows versions up to {known}")]
+    NewerSchema {
+        /// The version found.
+        found: i64,
+        /// The newest version known.
+        known: i64,
+    },
+    /// An option that the backend can't work with.
+    #[error("unusable option: {what}")]
+    InvalidOption {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The backend's clock can't be believed.
+    #[error(transparent)]
+    Clock(#[from] ClockOutOfRange),
+    /// Every fencing token up to `i64::MAX` has been granted.
+    #[error("the store's fencing tokens are exhausted")]
+    TokensExhausted,
+    /// The backend did what its contract rules out: a bug of this crate, or of the backend. Nothing was granted.
+    #[error("bug in the backend: {what}")]
+    Bug {
+        /// What it did.
+        what: &'static str,
+    },
+    /// Anything else that the backend failed with. Nothing was done.
+    #[error("the store failed")]
+    Other(#[source] Source),
+}
+
+impl Error {
+    /// Whether the same call may succeed if it is made again a little later.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Busy(_) | Self::Unavailable(_))
+    }
+
+    /// Whether it may have been done all the same.
+    #[must_use]
+    pub const fn is_indefinite(&self) -> bool {
+        matches!(self, Self::Indefinite(_))
+    }
+}
+
+/// What a [`Backend`](crate::Backend) fails with: the part of [`Error`] that is about the storage.
+///
+/// Each constructor says what the caller may rely on afterwards; what matters most is not to call something definite that is not.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct BackendError(Error);
+
+impl BackendError {
+    /// The storage could not be had in time; nothing was done.
+    #[must_use]
+    pub const fn busy(source: Option<Source>) -> Self {
+        Self(Error::Busy(source))
+    }
+
+    /// The storage can't be reached; nothing was done.
+    #[must_use]
+    pub const fn unavailable(source: Option<Source>) -> Self {
+        Self(Error::Unavailable(source))
+    }
+
+    /// The command may have been executed, or not.
+    #[must_use]
+    pub const fn indefinite(source: Option<Source>) -> Self {
+        Self(Error::Indefinite(source))
+    }
+
+    /// There is no room; nothing was done.
+    #[must_use]
+    pub const fn full(source: Option<Source>) -> Self {
+        Self(Error::Full(source))
+    }
+
+    /// The storage can't be written; nothing was done.
+    #[must_use]
+    pub const fn read_only(source: Option<Source>) -> Self {
+        Self(Error::ReadOnly(source))
+    }
+
+    /// The storage can't be opened.
+    #[must_use]
+    pub const fn cannot_open(source: Option<Source>) -> Self {
+        Self(Error::CannotOpen(source))
+    }
+
+    /// What is stored is damaged; nothing was done.
+    #[must_use]
+    pub const fn corrupt(what: &'static str, source: Option<Source>) -> Self {
+        Self(Error::Corrupt { what, source })
+    }
+
+    /// The storage belongs to something else; nothing was done.
+    #[must_use]
+    pub const fn foreign(what: &'static str, source: Option<Source>) -> Self {
+        Self(Error::Foreign { what, source })
+    }
+
+    /// The storage was written by a newer version.
+    #[must_use]
+    pub const fn newer_schema(found: i64, known: i64) -> Self {
+        Self(Error::NewerSchema { found, known })
+    }
+
+    /// An option that the backend can't work with.
+    #[must_use]
+    pub const fn invalid_option(what: &'static str) -> Self {
+        Self(Error::InvalidOption { what })
+    }
+
+    /// No token is left; nothing was granted.
+    #[must_use]
+    pub const fn tokens_exhausted() -> Self {
+        Self(Error::TokensExhausted)
+    }
+
+    /// The backend itself did what must not happen; nothing was granted.
+    #[must_use]
+    pub const fn bug(what: &'static str) -> Self {
+        Self(Error::Bug { what })
+    }
+
+    /// Anything else; nothing was done.
+    #[must_use]
+    pub fn other(source: impl Into<Source>) -> Self {
+        Self(Error::Other(source.into()))
+    }
+
+    /// See [`Error::is_transient`].
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        self.0.is_transient()
+    }
+
+    /// See [`Error::is_indefinite`].
+    #[must_use]
+    pub const fn is_indefinite(&self) -> bool {
+        self.0.is_indefinite()
+    }
+}
+
+impl From<BackendError> for Error {
+    fn from(error: BackendError) -> Self {
+        error.0
+    }
+}
+
+impl From<ClockOutOfRange> for BackendError {
+    fn from(error: ClockOutOfRange) -> Self {
+        Self(error.into())
+    }
+}

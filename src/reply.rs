@@ -1,0 +1,186 @@
+//! What an operation came to: [`Reply`], and a response as it is replayed.
+
+use bytes::Bytes;
+use std::fmt;
+use std::sync::Arc;
+
+/// What the operation came to and what a retry gets back.
+///
+/// Three sizes: a whole response replays exactly and grows with the payload; a reference is small and costs a look-up; a marker is
+/// the smallest, and fits only where the reply can be made again from elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The whole response, replayed as it was.
+    Response(StoredResponse),
+    /// Where the reply is to be found, such as the id of a row.
+    Reference(String),
+    /// That it is done, and nothing else.
+    Marker,
+}
+
+impl Reply {
+    /// The response, if that is what was recorded.
+    #[must_use]
+    pub fn response(&self) -> Option<&StoredResponse> {
+        match self {
+            Self::Response(response) => Some(response),
+            Self::Reference(_) | Self::Marker => None,
+        }
+    }
+
+    /// The reference, if that is what was recorded.
+    #[must_use]
+    pub fn reference(&self) -> Option<&str> {
+        match self {
+            Self::Reference(reference) => Some(reference),
+            Self::Response(_) | Self::Marker => None,
+        }
+    }
+
+    /// The bytes that the limit on replies counts: the body or the reference. Headers have a limit of their own.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        match self {
+            Self::Response(response) => response.body.len(),
+            Self::Reference(reference) => reference.len(),
+            Self::Marker => 0,
+        }
+    }
+}
+
+impl From<StoredResponse> for Reply {
+    fn from(response: StoredResponse) -> Self {
+        Self::Response(response)
+    }
+}
+
+/// A response: status, headers, body. Any status and any bytes; limits are checked when it is recorded. Clones share it all.
+///
+/// ```
+/// use idempotency::StoredResponse;
+///
+/// let response = StoredResponse::new(201)
+///     .with_header("content-type", "application/json")
+///     .with_header("set-cookie", "session=1")
+///     .with_body(r#"{"id": "pay_1"}"#);
+/// assert_eq!(response.headers().len(), 2);
+/// assert!(response.replayable_headers().eq([("content-type", b"application/json".as_slice())]));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredResponse {
+    status: u16,
+    headers: Arc<Vec<(Box<str>, Bytes)>>,
+    body: Bytes,
+}
+
+impl StoredResponse {
+    /// A response without headers and with an empty body.
+    #[must_use]
+    pub fn new(status: u16) -> Self {
+        Self { status, headers: Arc::default(), body: Bytes::new() }
+    }
+
+    /// Adds a header behind those that are there. Names keep their case, names may be repeated, values are any bytes.
+    #[must_use]
+    pub fn with_header(mut self, name: impl AsRef<str>, value: impl Into<Bytes>) -> Self {
+        Arc::make_mut(&mut self.headers).push((Box::from(name.as_ref()), value.into()));
+        self
+    }
+
+    /// Sets the body.
+    #[must_use]
+    pub fn with_body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// The status.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The headers, in the order in which they were added.
+    #[must_use]
+    pub fn headers(&self) -> Headers<'_> {
+        Headers(self.headers.iter())
+    }
+
+    /// The body. Cloning it shares the bytes.
+    #[must_use]
+    pub const fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The headers that a client depends on and that are as true in a replay as they were the first time.
+    ///
+    /// A list of what is kept, not of what is dropped, since a header that nobody thought of may carry a secret or belong to one
+    /// connection: what describes the body (`content-*`), what names the resource (`location`, `etag`, `last-modified`, `link`),
+    /// what governs its use (`cache-control`, `expires`, `vary`, `deprecation`, `sunset`, …). So `set-cookie`, `date`, trace ids
+    /// and hop-by-hop headers (RFC 9110, section 7.6.1) go, and a program adds the headers of its own that it wants replayed.
+    pub fn replayable_headers(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
+        self.headers().filter(|(name, _)| REPLAYABLE.iter().any(|kept| kept.eq_ignore_ascii_case(name)))
+    }
+
+    /// The bytes that the limit on headers counts: all names and values.
+    #[must_use]
+    pub fn headers_len(&self) -> usize {
+        self.headers
+            .iter()
+            .fold(0, |len: usize, (name, value)| len.saturating_add(name.len()).saturating_add(value.len()))
+    }
+}
+
+/// What [`StoredResponse::replayable_headers`] keeps. `content-length` is not among them: whoever sends the body knows it.
+const REPLAYABLE: [&str; 21] = [
+    "accept-patch",
+    "accept-post",
+    "accept-ranges",
+    "allow",
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-location",
+    "content-range",
+    "content-type",
+    "deprecation",
+    "digest",
+    "etag",
+    "expires",
+    "last-modified",
+    "link",
+    "location",
+    "preference-applied",
+    "sunset",
+    "vary",
+];
+
+/// The headers of a [`StoredResponse`], name and value, in order.
+#[derive(Clone, Debug)]
+pub struct Headers<'a>(std::slice::Iter<'a, (Box<str>, Bytes)>);
+
+impl<'a> Iterator for Headers<'a> {
+    type Item = (&'a str, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|(name, value)| (&**name, &**value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Headers<'_> {}
+
+/// Shows sizes instead of contents: replies are personal data more often than not.
+impl fmt::Debug for StoredResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredResponse")
+            .field("status", &self.status)
+            .field("headers", &self.headers.len())
+            .field("body_len", &self.body.len())
+            .finish()
+    }
+}

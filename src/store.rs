@@ -1,0 +1,235 @@
+//! Where policy, limits and backend meet: [`IdempotencyStore`].
+
+use crate::answer::{ClaimOutcome, InProgress};
+use crate::backend::memory::{MemoryBackend, MemoryOptions};
+use crate::backend::{Backend, StoreId, Swept};
+use crate::claim::{Claim, GrantedTerms, Ticket};
+use crate::error::{BackendError, Error};
+use crate::fingerprint::Fingerprint;
+use crate::key::{IdempotencyKey, RecordId, Scope};
+use crate::outcome::{Completed, Outcome};
+use crate::policy::{Policy, Terms};
+use crate::record::Record;
+use crate::reply::Reply;
+use crate::transition::Command;
+use std::fmt;
+use std::sync::Arc;
+
+/// A store in memory.
+pub type MemoryStore = IdempotencyStore<MemoryBackend>;
+/// A store on a backend that is chosen at run time.
+pub type DynStore = IdempotencyStore<Arc<dyn Backend>>;
+
+/// How many expired records [`IdempotencyStore::sweep_all`] asks the backend to remove at a time.
+const SWEEP_STEP: usize = 10_000;
+
+/// An idempotency-key store: a handle on a backend, with a policy. Cheap to clone and to share between threads.
+///
+/// ```
+/// use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyStore, Scope, StoredResponse};
+///
+/// let store = IdempotencyStore::in_memory();
+/// let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e-40d5")?);
+/// let fingerprint = Fingerprint::of_request("POST", "/payments", "", br#"{"amount": 500}"#);
+///
+/// match store.try_claim(&scope, &key, &fingerprint)? {
+///     ClaimOutcome::Claimed(claim) => {
+///         // charge the card, with `claim.downstream_key("charge")` as the provider's idempotency key
+///         let done = claim.complete(StoredResponse::new(201).with_body(r#"{"id": "pay_1"}"#))?;
+///         assert_eq!(done.reply.response().map(|r| r.status()), Some(201)); // what to send
+///     }
+///     ClaimOutcome::Completed(done) => drop(done.reply),              // send it again
+///     ClaimOutcome::InProgress(running) => drop(running.retry_after), // 409
+///     ClaimOutcome::FingerprintMismatch(_) => {}                      // 422
+/// }
+/// # Ok::<(), idempotency::Error>(())
+/// ```
+pub struct IdempotencyStore<B: Backend> {
+    backend: Arc<B>,
+    policy: Policy,
+    terms: Terms,
+}
+
+impl IdempotencyStore<MemoryBackend> {
+    /// A store in the memory of this process, with default [`MemoryOptions`]. Gone at exit, and wrong as soon as a second instance
+    /// serves the same clients.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::new(MemoryBackend::new(MemoryOptions::new()))
+    }
+}
+
+impl<B: Backend> IdempotencyStore<B> {
+    /// A store on `backend`, with the default [`Policy`].
+    #[must_use]
+    pub fn new(backend: B) -> Self {
+        Self { backend: Arc::new(backend), policy: Policy::new(), terms: Terms::DEFAULT }
+    }
+
+    /// A handle on the same store with another policy: have one for each endpoint. Claims keep the policy they were made under.
+    ///
+    /// # Errors
+    /// [`Error::Policy`] if lease or retention are zero or longer than 36,525 days, or the reply limit is above
+    /// [`MAX_REPLY_LEN`](crate::MAX_REPLY_LEN).
+    pub fn with_policy(&self, policy: Policy) -> Result<Self, Error> {
+        Ok(Self { backend: Arc::clone(&self.backend), policy, terms: policy.terms()? })
+    }
+
+    /// A handle on the same store that does not name the backend's type.
+    #[must_use]
+    pub fn erase(&self) -> DynStore {
+        IdempotencyStore { backend: Arc::new(self.dyn_backend()), policy: self.policy, terms: self.terms }
+    }
+
+    /// This handle's policy.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The backend.
+    #[must_use]
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// Which store this is: what a [`Ticket`] must match.
+    #[must_use]
+    pub fn store_id(&self) -> StoreId {
+        self.backend.store_id()
+    }
+
+    fn dyn_backend(&self) -> Arc<dyn Backend> {
+        Arc::<B>::clone(&self.backend)
+    }
+
+    /// Asks to run the operation `key` of `scope`. Of any number of callers at once, exactly one is granted the claim.
+    ///
+    /// # Errors
+    /// - [`Error::is_transient`]: nothing was granted; try again.
+    /// - [`Error::is_indefinite`]: it may have been granted. Ask again: it answers in progress until that lease ends.
+    /// - [`Error::Full`]: no room for a new record; nothing was granted.
+    /// - [`Error::Corrupt`]: the record is damaged; it is neither replayed nor run again.
+    /// - Any other: nothing was granted.
+    pub fn try_claim(
+        &self,
+        scope: &Scope,
+        key: &IdempotencyKey,
+        fingerprint: &Fingerprint,
+    ) -> Result<ClaimOutcome, Error> {
+        let id = RecordId::new(scope.clone(), key.clone());
+        let Terms { lease, retention } = self.terms;
+        let command = Command::Claim { fingerprint: *fingerprint, lease, retention };
+        Ok(match self.backend.execute(&id, &command)? {
+            Outcome::Claimed(grant) => {
+                let terms = GrantedTerms { fingerprint: *fingerprint, lease, retention };
+                let max_reply_len = self.policy.max_reply_len();
+                ClaimOutcome::Claimed(Claim::granted(self.dyn_backend(), id, terms, grant, max_reply_len))
+            }
+            Outcome::Completed(completed) => ClaimOutcome::Completed(completed),
+            Outcome::InProgress { lease_until, attempt, now } => {
+                let hint = self.policy.retry_after();
+                ClaimOutcome::InProgress(InProgress::new(lease_until, attempt, now, hint))
+            }
+            Outcome::FingerprintMismatch(mismatch) => ClaimOutcome::FingerprintMismatch(mismatch),
+            _ => return Err(BackendError::bug("an answer that does not belong to a claim").into()),
+        })
+    }
+
+    /// Completes the claim that `ticket` stands for, as [`Claim::complete`], with the ticket's own retention.
+    ///
+    /// # Errors
+    /// As [`Claim::complete`]; a ticket of another store is [`Error::ClaimLost`], and nothing is written.
+    pub fn complete(&self, ticket: &Ticket, reply: impl Into<Reply>) -> Result<Completed, Error> {
+        let max_reply_len = self.policy.max_reply_len();
+        ticket
+            .complete(&*self.backend, ticket.retention_period(), reply.into(), max_reply_len)
+            .map_err(|(error, _)| error)
+    }
+
+    /// Releases the claim that `ticket` stands for, as [`Claim::release`].
+    ///
+    /// # Errors
+    /// As [`Claim::release`]; a ticket of another store is [`Error::ClaimLost`], and nothing is written.
+    pub fn release(&self, ticket: &Ticket) -> Result<(), Error> {
+        ticket.release(&*self.backend)
+    }
+
+    /// Abandons the claim that `ticket` stands for, as [`Claim::abandon`].
+    ///
+    /// # Errors
+    /// As [`release`](Self::release).
+    pub fn abandon(&self, ticket: &Ticket) -> Result<(), Error> {
+        ticket.abandon(&*self.backend)
+    }
+
+    /// Turns `ticket` into a claim again, with the checkpoint and the lease's end as they are stored now. One read.
+    ///
+    /// # Errors
+    /// [`Error::ClaimLost`] if the claim's record is gone, completed, superseded, or in another store; any other if it could not be
+    /// read. Nothing is written.
+    pub fn resume(&self, ticket: Ticket) -> Result<Claim, Error> {
+        Claim::resumed(self.dyn_backend(), ticket, self.policy.max_reply_len())
+    }
+
+    /// The record of `key` within `scope`; none if there is none, or it has expired.
+    ///
+    /// # Errors
+    /// If it could not be read, or is damaged.
+    pub fn lookup(&self, scope: &Scope, key: &IdempotencyKey) -> Result<Option<Record>, Error> {
+        let id = RecordId::new(scope.clone(), key.clone());
+        Ok(self.backend.read(&id)?.map(|(record, _)| record))
+    }
+
+    /// Deletes the record of `key` within `scope`, whoever owns it: for operators. The key is free for any request at once, and an
+    /// owner that is still at work loses its claim. Says whether there was a record.
+    ///
+    /// # Errors
+    /// If it was not done, or, where [`Error::is_indefinite`], may have been.
+    pub fn forget(&self, scope: &Scope, key: &IdempotencyKey) -> Result<bool, Error> {
+        let id = RecordId::new(scope.clone(), key.clone());
+        match self.backend.execute(&id, &Command::Forget)? {
+            Outcome::Forgotten { existed } => Ok(existed),
+            _ => Err(BackendError::bug("an answer that does not belong to a forget").into()),
+        }
+    }
+
+    /// Deletes at most `limit` expired records. Nothing is swept unless this is called: expired records answer as absent, and stay.
+    ///
+    /// # Errors
+    /// It stopped; what it had removed stays removed.
+    pub fn sweep(&self, limit: usize) -> Result<Swept, Error> {
+        Ok(self.backend.sweep(limit)?)
+    }
+
+    /// Deletes expired records, a bounded number at a time, until there are no more.
+    ///
+    /// # Errors
+    /// As [`sweep`](Self::sweep).
+    pub fn sweep_all(&self) -> Result<Swept, Error> {
+        let mut removed: usize = 0;
+        loop {
+            let swept = self.sweep(SWEEP_STEP)?;
+            removed = removed.saturating_add(swept.removed);
+            // A backend that removes nothing and still says "more" must not hold its caller for ever.
+            if !swept.more || swept.removed == 0 {
+                return Ok(Swept { removed, more: swept.more });
+            }
+        }
+    }
+}
+
+impl<B: Backend> Clone for IdempotencyStore<B> {
+    fn clone(&self) -> Self {
+        Self { backend: Arc::clone(&self.backend), policy: self.policy, terms: self.terms }
+    }
+}
+
+impl<B: Backend> fmt::Debug for IdempotencyStore<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdempotencyStore")
+            .field("backend", &self.backend)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

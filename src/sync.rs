@@ -1,0 +1,35 @@
+//! The locks and atomics that the concurrent parts use: `parking_lot` and `std`, or `loom` when it checks them.
+//!
+//! The only file that names either. It offers the small, non-poisoning part that both have; `Arc` is always std's, since
+//! loom's cannot hold a `dyn` value.
+
+#[cfg(not(idempotency_loom))]
+mod imp {
+    pub(crate) use parking_lot::Mutex;
+    pub(crate) use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+}
+
+#[cfg(idempotency_loom)]
+mod imp {
+    pub(crate) use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+    /// loom's mutex in the shape of `parking_lot`'s: `lock` gives the guard itself.
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            match self.0.lock() {
+                Ok(guard) => guard,
+                Err(poisoned) => poisoned.into_inner(),
+            }
+        }
+    }
+}
+
+pub(crate) use imp::*;

@@ -1,0 +1,288 @@
+//! The semantics of the store, as one pure function: [`apply`].
+//!
+//! No clock, lock, randomness or I/O. A backend makes it atomic and durable, and means exactly what it says; so whoever wants to
+//! know what a command does reads this file.
+
+use crate::fingerprint::Fingerprint;
+use crate::outcome::{Completed, FingerprintMismatch, Grant, LostReason, Outcome};
+use crate::record::{FencingToken, Record, State};
+use crate::reply::Reply;
+use crate::time::{Period, Timestamp};
+use bytes::Bytes;
+
+/// What can be asked of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Become the owner of the operation, or hear what stands in the way.
+    Claim {
+        /// What the operation asks for.
+        fingerprint: Fingerprint,
+        /// How long the claim stands.
+        lease: Period,
+        /// How long the record outlives the lease.
+        retention: Period,
+    },
+    /// Record what the operation came to.
+    Complete {
+        /// Proof of the claim.
+        token: FencingToken,
+        /// What the operation came to.
+        reply: Reply,
+        /// How long the reply is replayed, from now on.
+        retention: Period,
+    },
+    /// Stand for one more lease from now.
+    Renew {
+        /// Proof of the claim.
+        token: FencingToken,
+    },
+    /// Save bytes for whoever takes over, and renew.
+    Checkpoint {
+        /// Proof of the claim.
+        token: FencingToken,
+        /// What to save, in place of what was saved before.
+        bytes: Bytes,
+    },
+    /// End the claim: this attempt had no effect.
+    Release {
+        /// Proof of the claim.
+        token: FencingToken,
+    },
+    /// End the claim: the effect may have happened.
+    Abandon {
+        /// Proof of the claim.
+        token: FencingToken,
+    },
+    /// Delete the record, whoever owns it.
+    Forget,
+}
+
+/// What is to be stored under the record's id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// What stands there stays, byte for byte.
+    Keep,
+    /// This record, in place of what stands there.
+    Put(Record),
+    /// Nothing.
+    Delete,
+}
+
+/// What a command does to a record, and what its caller is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// What is to be stored.
+    pub write: Write,
+    /// What the caller is told, once that is stored.
+    pub outcome: Outcome,
+}
+
+impl Transition {
+    const fn keep(outcome: Outcome) -> Self {
+        Self { write: Write::Keep, outcome }
+    }
+}
+
+/// Decides what `command` does to `record` at `now`.
+///
+/// `record` meets [`Record::check`], and so does what is to be put. `next_token` is higher than every token that the store has ever
+/// granted; it is used only where [`grants`] says so, and may be [`FencingToken::FIRST`] elsewhere.
+#[must_use]
+pub fn apply(
+    record: Option<&Record>,
+    command: &Command,
+    now: Timestamp,
+    next_token: FencingToken,
+) -> Transition {
+    let record = standing(record, now);
+    match command {
+        Command::Claim { fingerprint, lease, retention } => claim(
+            record,
+            Asked { fingerprint: *fingerprint, lease: *lease, retention: *retention },
+            now,
+            next_token,
+        ),
+        Command::Complete { token, reply, retention } => complete(record, *token, reply, *retention, now),
+        Command::Renew { token } => with_own(record, *token, now, |own| renewed(own.clone(), now)),
+        Command::Checkpoint { token, bytes } => with_own(record, *token, now, |own| {
+            renewed(Record { checkpoint: Some(bytes.clone()), ..own.clone() }, now)
+        }),
+        Command::Release { token } => ending(record, *token, now, |own| {
+            // An earlier attempt may have had the effect, so the key must not reopen for another request.
+            let write = if own.attempt == 1 { Write::Delete } else { Write::Put(lapsed(own, now)) };
+            Transition { write, outcome: Outcome::Released }
+        }),
+        Command::Abandon { token } => ending(record, *token, now, |own| Transition {
+            write: Write::Put(lapsed(own, now)),
+            outcome: Outcome::Abandoned,
+        }),
+        Command::Forget => {
+            let existed = record.is_some();
+            let write = if existed { Write::Delete } else { Write::Keep };
+            Transition { write, outcome: Outcome::Forgotten { existed } }
+        }
+    }
+}
+
+/// Whether [`apply`] would grant `command` a claim: a backend draws a token only then.
+#[must_use]
+pub fn grants(record: Option<&Record>, command: &Command, now: Timestamp) -> bool {
+    match (command, standing(record, now)) {
+        (Command::Claim { .. }, None) => true,
+        (Command::Claim { fingerprint, .. }, Some(record)) => {
+            record.fingerprint == *fingerprint && record.is_lapsed(now)
+        }
+        _ => false,
+    }
+}
+
+/// Why the holder of `token` may not write to `record`; none if it may.
+#[must_use]
+pub fn lost(record: Option<&Record>, token: FencingToken, now: Timestamp) -> Option<LostReason> {
+    own(record, token, now).err()
+}
+
+/// The record, unless it has expired: then it is no record, for every command.
+fn standing(record: Option<&Record>, now: Timestamp) -> Option<&Record> {
+    record.filter(|record| !record.is_expired(now))
+}
+
+/// The record in progress under `token`, lapsed or not: while nobody has taken over, the token proves the claim.
+fn own(record: Option<&Record>, token: FencingToken, now: Timestamp) -> Result<&Record, LostReason> {
+    let record = standing(record, now).ok_or(LostReason::Gone)?;
+    match (record.state, record.token == token) {
+        (State::InProgress, true) => Ok(record),
+        (State::InProgress, false) => Err(LostReason::Running),
+        (State::Completed, true) => Err(LostReason::CompletedByThisClaim),
+        (State::Completed, false) => Err(LostReason::Completed),
+    }
+}
+
+/// What a claim asks for.
+#[derive(Clone, Copy)]
+struct Asked {
+    fingerprint: Fingerprint,
+    lease: Period,
+    retention: Period,
+}
+
+fn claim(record: Option<&Record>, asked: Asked, now: Timestamp, next_token: FencingToken) -> Transition {
+    let Some(record) = record else {
+        return grant(asked, now, next_token, Inherited { attempt: 1, created_at: now, checkpoint: None });
+    };
+    if record.fingerprint != asked.fingerprint {
+        return Transition::keep(Outcome::FingerprintMismatch(FingerprintMismatch {
+            created_at: record.created_at,
+            state: record.state,
+            stored_format: record.fingerprint.format(),
+            presented_format: asked.fingerprint.format(),
+        }));
+    }
+    if let Some(completed) = Completed::of(record) {
+        return Transition::keep(Outcome::Completed(completed));
+    }
+    if record.is_lapsed(now) {
+        let inherited = Inherited {
+            attempt: record.attempt.saturating_add(1),
+            created_at: record.created_at,
+            checkpoint: record.checkpoint.clone(),
+        };
+        return grant(asked, now, next_token, inherited);
+    }
+    Transition::keep(Outcome::InProgress { lease_until: record.lease_until, attempt: record.attempt, now })
+}
+
+/// What a claim takes over from the one before it.
+struct Inherited {
+    attempt: u32,
+    created_at: Timestamp,
+    checkpoint: Option<Bytes>,
+}
+
+fn grant(asked: Asked, now: Timestamp, token: FencingToken, inherited: Inherited) -> Transition {
+    let lease_until = asked.lease.after(now);
+    let record = Record {
+        fingerprint: asked.fingerprint,
+        state: State::InProgress,
+        token,
+        attempt: inherited.attempt,
+        created_at: inherited.created_at,
+        lease: asked.lease,
+        retention: asked.retention,
+        lease_until,
+        completed_at: None,
+        expires_at: asked.retention.after(lease_until),
+        checkpoint: inherited.checkpoint,
+        reply: None,
+    };
+    Transition { outcome: Outcome::Claimed(Grant::of(&record)), write: Write::Put(record) }
+}
+
+fn complete(
+    record: Option<&Record>,
+    token: FencingToken,
+    reply: &Reply,
+    retention: Period,
+    now: Timestamp,
+) -> Transition {
+    let own = match own(record, token, now) {
+        Ok(own) => own,
+        Err(reason) => {
+            let first = record.filter(|_| reason == LostReason::CompletedByThisClaim).and_then(Completed::of);
+            return Transition::keep(first.map_or(Outcome::Lost(reason), Outcome::AlreadyRecorded));
+        }
+    };
+    let expires_at = retention.after(now);
+    let completed =
+        Completed { reply: reply.clone(), created_at: own.created_at, completed_at: now, expires_at };
+    let record = Record {
+        state: State::Completed,
+        completed_at: Some(now),
+        expires_at,
+        checkpoint: None,
+        reply: Some(reply.clone()),
+        ..own.clone()
+    };
+    Transition { write: Write::Put(record), outcome: Outcome::Recorded(completed) }
+}
+
+/// `change` to the caller's own record, or why it is not the caller's.
+fn with_own(
+    record: Option<&Record>,
+    token: FencingToken,
+    now: Timestamp,
+    change: impl FnOnce(&Record) -> Transition,
+) -> Transition {
+    match own(record, token, now) {
+        Ok(own) => change(own),
+        Err(reason) => Transition::keep(Outcome::Lost(reason)),
+    }
+}
+
+/// As [`with_own`], for commands that have nothing to do where the record is gone.
+fn ending(
+    record: Option<&Record>,
+    token: FencingToken,
+    now: Timestamp,
+    change: impl FnOnce(&Record) -> Transition,
+) -> Transition {
+    if record.is_none() {
+        return Transition::keep(Outcome::AlreadyGone);
+    }
+    with_own(record, token, now, change)
+}
+
+/// `own` with one more lease from now. Never less than it had: a step back of the clock must not shorten a lease.
+fn renewed(own: Record, now: Timestamp) -> Transition {
+    let lease_until = own.lease_until.max(own.lease.after(now));
+    let expires_at = own.expires_at.max(own.retention.after(lease_until));
+    Transition {
+        write: Write::Put(Record { lease_until, expires_at, ..own }),
+        outcome: Outcome::Renewed { lease_until },
+    }
+}
+
+/// `own` with its lease over now; fingerprint, attempt and checkpoint stay for the next claim.
+fn lapsed(own: &Record, now: Timestamp) -> Record {
+    Record { lease_until: own.lease_until.min(now), ..own.clone() }
+}
