@@ -19,6 +19,8 @@
 //! claim writes over them. **A storage that is down** answers `Err`, never an outcome.
 
 pub(crate) mod memory;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
 
 use crate::error::BackendError;
 use crate::key::RecordId;

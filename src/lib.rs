@@ -42,6 +42,8 @@ pub mod transition;
 
 pub use answer::{ClaimOutcome, InProgress};
 pub use backend::memory::{MemoryBackend, MemoryOptions};
+#[cfg(feature = "sqlite")]
+pub use backend::sqlite::{Durability, SqliteBackend, SqliteOptions};
 pub use backend::{Backend, StoreId, Swept};
 pub use claim::{Claim, CompleteError, Ticket};
 pub use error::{BackendError, Error, Source};
@@ -51,6 +53,8 @@ pub use outcome::{Completed, FingerprintMismatch, Grant, LostReason, Outcome};
 pub use policy::{Failures, MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN, MAX_REPLY_LEN, Policy, PolicyError};
 pub use record::{FencingToken, Record, State, Violation};
 pub use reply::{Headers, Reply, StoredResponse};
+#[cfg(feature = "sqlite")]
+pub use store::SqliteStore;
 pub use store::{DynStore, IdempotencyStore, MemoryStore};
 pub use time::{
     Clock, ClockOutOfRange, ManualClock, MonotonicClock, Period, PeriodError, SystemClock, Timestamp,

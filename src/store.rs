@@ -2,6 +2,8 @@
 
 use crate::answer::{ClaimOutcome, InProgress};
 use crate::backend::memory::{MemoryBackend, MemoryOptions};
+#[cfg(feature = "sqlite")]
+use crate::backend::sqlite::{SqliteBackend, SqliteOptions};
 use crate::backend::{Backend, StoreId, Swept};
 use crate::claim::{Claim, GrantedTerms, Ticket};
 use crate::error::{BackendError, Error};
@@ -15,6 +17,9 @@ use crate::transition::Command;
 use std::fmt;
 use std::sync::Arc;
 
+/// A store on a file.
+#[cfg(feature = "sqlite")]
+pub type SqliteStore = IdempotencyStore<SqliteBackend>;
 /// A store in memory.
 pub type MemoryStore = IdempotencyStore<MemoryBackend>;
 /// A store on a backend that is chosen at run time.
@@ -56,6 +61,18 @@ impl IdempotencyStore<MemoryBackend> {
     #[must_use]
     pub fn in_memory() -> Self {
         Self::new(MemoryBackend::new(MemoryOptions::new()))
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl IdempotencyStore<SqliteBackend> {
+    /// The store in the SQLite file at `path`, made if it is not there, with default [`SqliteOptions`]. Durable, and shared by
+    /// threads and processes.
+    ///
+    /// # Errors
+    /// As [`SqliteBackend::open`].
+    pub fn open(path: impl AsRef<std::path::Path>) -> Result<Self, Error> {
+        Ok(Self::new(SqliteBackend::open(path, SqliteOptions::new())?))
     }
 }
 

@@ -6,6 +6,11 @@
 #[cfg(not(idempotency_loom))]
 mod imp {
     pub(crate) use parking_lot::Mutex;
+
+    /// A mutex that hands over in the order of arrival: nobody starves behind a busy neighbour.
+    #[cfg(feature = "sqlite")]
+    pub(crate) use parking_lot::FairMutex;
+
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 }
 

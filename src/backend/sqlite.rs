@@ -1,0 +1,86 @@
+//! The durable backend: a SQLite file, shared by threads and processes.
+
+mod failure;
+mod options;
+mod row;
+mod schema;
+mod sql;
+mod writer;
+
+pub use self::options::{Durability, SqliteOptions};
+
+use self::writer::Writer;
+use crate::backend::{Backend, StoreId, Swept};
+use crate::error::BackendError;
+use crate::key::RecordId;
+use crate::outcome::Outcome;
+use crate::record::Record;
+use crate::sync::FairMutex;
+use crate::time::Timestamp;
+use crate::transition::Command;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// How many rows one transaction of a sweep deletes at the most: others write between two of them.
+const SWEEP_BATCH: usize = 1_000;
+
+/// Records in a SQLite file, in two tables that can live beside the application's own.
+///
+/// Durable, and shared by the threads and processes of one machine (never over a network file system: SQLite's write-ahead log
+/// needs shared memory). Opening turns the whole file to write-ahead logging. All writes of this handle go through one connection.
+pub struct SqliteBackend {
+    writer: FairMutex<Writer>,
+    store_id: StoreId,
+    path: PathBuf,
+}
+
+impl SqliteBackend {
+    /// Opens the store in the file at `path`, and makes file and tables if they are not there.
+    ///
+    /// # Errors
+    /// Nothing is kept open after any of them:
+    /// - `InvalidOption`: a database in memory (use [`in_memory`](crate::IdempotencyStore::in_memory)), an unusable prefix, or a
+    ///   file that can't be turned to write-ahead logging.
+    /// - `CannotOpen`, `ReadOnly`, `Full`, `Busy`, `Unavailable`: the file can't be opened, written, or had in time.
+    /// - `Foreign`, `NewerSchema`, `Corrupt`: what is there is not a store that this version can work with; it was not changed.
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, BackendError> {
+        let path = path.as_ref();
+        let (writer, store_id) = Writer::open(path, options)?;
+        Ok(Self { writer: FairMutex::new(writer), store_id, path: path.to_owned() })
+    }
+}
+
+impl Backend for SqliteBackend {
+    fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
+        self.writer.lock().execute(id, command)
+    }
+
+    fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
+        self.writer.lock().read(id)
+    }
+
+    fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
+        let mut removed: usize = 0;
+        loop {
+            let left = limit.saturating_sub(removed);
+            let (batch, more) = self.writer.lock().sweep(left.min(SWEEP_BATCH))?;
+            removed = removed.saturating_add(batch);
+            if !more || batch == left || batch == 0 {
+                return Ok(Swept { removed, more });
+            }
+        }
+    }
+
+    fn store_id(&self) -> StoreId {
+        self.store_id
+    }
+}
+
+impl fmt::Debug for SqliteBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteBackend")
+            .field("path", &self.path)
+            .field("store_id", &self.store_id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,291 @@
+//! A record as a row: reading one that may be damaged, writing one that is sound.
+
+use crate::backend::sqlite::failure;
+use crate::error::BackendError;
+use crate::fingerprint::Fingerprint;
+use crate::key::RecordId;
+use crate::record::{FencingToken, Record, State};
+use crate::reply::{Reply, StoredResponse};
+use crate::time::{Period, Timestamp};
+use bytes::{Buf, BufMut, Bytes};
+use rusqlite::types::FromSql;
+use rusqlite::{Row, Statement, params};
+use sha2::{Digest, Sha256};
+
+const IN_PROGRESS: &str = "in_progress";
+const COMPLETED: &str = "completed";
+
+const RESPONSE: &str = "response";
+const REFERENCE: &str = "reference";
+const MARKER: &str = "marker";
+
+/// A row's columns, read from left to right.
+struct Columns<'row> {
+    row: &'row Row<'row>,
+    next: usize,
+}
+
+impl Columns<'_> {
+    fn next<T: FromSql>(&mut self) -> Result<T, BackendError> {
+        let column = self.next;
+        self.next = column.saturating_add(1);
+        self.row.get(column).map_err(failure::before_commit)
+    }
+
+    fn next_bytes(&mut self) -> Result<Option<Bytes>, BackendError> {
+        Ok(self.next::<Option<Vec<u8>>>()?.map(Bytes::from))
+    }
+}
+
+/// The record that `row` holds under `id`, its checksums verified.
+pub(super) fn read(row: &Row<'_>, id: &RecordId) -> Result<Record, BackendError> {
+    let mut columns = Columns { row, next: 0 };
+    let state = match columns.next::<String>()?.as_str() {
+        IN_PROGRESS => State::InProgress,
+        COMPLETED => State::Completed,
+        _ => return Err(corrupt("a record's state is unknown")),
+    };
+    let token = FencingToken::new(columns.next()?).ok_or(corrupt("a record's token is below 1"))?;
+    let attempt = columns.next()?;
+    let created_at = Timestamp::from_millis(columns.next()?);
+    let lease = period(columns.next()?)?;
+    let retention = period(columns.next()?)?;
+    let lease_until = Timestamp::from_millis(columns.next()?);
+    let completed_at = columns.next::<Option<i64>>()?.map(Timestamp::from_millis);
+    let expires_at = Timestamp::from_millis(columns.next()?);
+    let fingerprint = Fingerprint::from_stored(columns.next()?, columns.next()?);
+    let kind: Option<String> = columns.next()?;
+    let status: Option<u16> = columns.next()?;
+    let reply_checksum: Option<Checksum> = columns.next()?;
+    let checkpoint_checksum: Option<Checksum> = columns.next()?;
+    let stored = StoredReply {
+        status,
+        reference: columns.next()?,
+        headers: columns.next_bytes()?,
+        body: columns.next_bytes()?,
+    };
+    let checkpoint = columns.next_bytes()?;
+    if checkpoint.as_deref().map(|bytes| checkpoint_sum(id, bytes)) != checkpoint_checksum {
+        return Err(corrupt("a checkpoint does not match its checksum"));
+    }
+    let reply = match kind {
+        None => None,
+        Some(kind) if reply_checksum == Some(stored.sum(id, &fingerprint, &kind)) => {
+            Some(stored.into_reply(&kind).ok_or(corrupt("a reply is malformed"))?)
+        }
+        Some(_) => return Err(corrupt("a reply does not match its checksum")),
+    };
+    let record = Record {
+        fingerprint,
+        state,
+        token,
+        attempt,
+        created_at,
+        lease,
+        retention,
+        lease_until,
+        completed_at,
+        expires_at,
+        checkpoint,
+        reply,
+    };
+    match record.check() {
+        Ok(()) => Ok(record),
+        Err(violation) => Err(BackendError::corrupt("a record breaks an invariant", Some(violation.into()))),
+    }
+}
+
+/// Runs the update `statement` with what `record` has now; says how many rows it changed.
+pub(super) fn update(
+    statement: &mut Statement<'_>,
+    id: &RecordId,
+    record: &Record,
+) -> rusqlite::Result<usize> {
+    let (kind, stored) = match &record.reply {
+        Some(reply) => {
+            let (kind, stored) = StoredReply::of(reply);
+            (Some(kind), stored)
+        }
+        None => (None, StoredReply::default()),
+    };
+    statement.execute(params![
+        id.scope.as_str(),
+        id.key.as_str(),
+        record.token.get(),
+        match record.state {
+            State::InProgress => IN_PROGRESS,
+            State::Completed => COMPLETED,
+        },
+        record.lease_until.as_millis(),
+        record.completed_at.map(Timestamp::as_millis),
+        record.expires_at.as_millis(),
+        kind,
+        stored.status,
+        kind.map(|kind| stored.sum(id, &record.fingerprint, kind)),
+        record.checkpoint.as_deref().map(|bytes| checkpoint_sum(id, bytes)),
+        stored.reference,
+        stored.headers.as_deref(),
+        stored.body.as_deref(),
+        record.checkpoint.as_deref(),
+    ])
+}
+
+fn corrupt(what: &'static str) -> BackendError {
+    BackendError::corrupt(what, None)
+}
+
+fn period(millis: i64) -> Result<Period, BackendError> {
+    Period::from_millis(millis).map_err(|_| corrupt("a record's lease or retention is out of range"))
+}
+
+/// The columns of a reply.
+#[derive(Default)]
+struct StoredReply {
+    status: Option<u16>,
+    reference: Option<String>,
+    headers: Option<Bytes>,
+    body: Option<Bytes>,
+}
+
+impl StoredReply {
+    fn of(reply: &Reply) -> (&'static str, Self) {
+        match reply {
+            Reply::Response(response) => {
+                let stored = Self {
+                    status: Some(response.status()),
+                    reference: None,
+                    headers: Some(encode_headers(response)),
+                    body: Some(response.body().clone()),
+                };
+                (RESPONSE, stored)
+            }
+            Reply::Reference(reference) => {
+                (REFERENCE, Self { reference: Some(reference.clone()), ..Self::default() })
+            }
+            Reply::Marker => (MARKER, Self::default()),
+        }
+    }
+
+    fn into_reply(self, kind: &str) -> Option<Reply> {
+        match (kind, self) {
+            (
+                RESPONSE,
+                Self { status: Some(status), reference: None, headers: Some(headers), body: Some(body) },
+            ) => {
+                let response = decode_headers(headers, StoredResponse::new(status))?;
+                Some(Reply::Response(response.with_body(body)))
+            }
+            (REFERENCE, Self { status: None, reference: Some(reference), headers: None, body: None }) => {
+                Some(Reply::Reference(reference))
+            }
+            (MARKER, Self { status: None, reference: None, headers: None, body: None }) => {
+                Some(Reply::Marker)
+            }
+            _ => None,
+        }
+    }
+
+    /// Covers whose reply it is as well as the reply: a row that was moved or bound to another request is damaged, too.
+    fn sum(&self, id: &RecordId, fingerprint: &Fingerprint, kind: &str) -> Checksum {
+        checksum(&[
+            Some(b"reply"),
+            Some(id.scope.as_str().as_bytes()),
+            Some(id.key.as_str().as_bytes()),
+            Some(&[fingerprint.format()]),
+            Some(fingerprint.digest()),
+            Some(kind.as_bytes()),
+            self.status.map(u16::to_be_bytes).as_ref().map(<[u8; 2]>::as_slice),
+            self.reference.as_ref().map(String::as_bytes),
+            self.headers.as_deref(),
+            self.body.as_deref(),
+        ])
+    }
+}
+
+/// The first 16 bytes of a SHA-256. SQLite's own integrity check does not look at contents.
+type Checksum = [u8; 16];
+
+fn checkpoint_sum(id: &RecordId, bytes: &[u8]) -> Checksum {
+    checksum(&[
+        Some(b"checkpoint"),
+        Some(id.scope.as_str().as_bytes()),
+        Some(id.key.as_str().as_bytes()),
+        Some(bytes),
+    ])
+}
+
+/// Over all parts, each with its presence and its length in front.
+fn checksum(parts: &[Option<&[u8]>]) -> Checksum {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update([u8::from(part.is_some())]);
+        let bytes = part.unwrap_or_default();
+        hasher.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hasher.update(bytes);
+    }
+    let digest: [u8; 32] = hasher.finalize().into();
+    let mut sum = Checksum::default();
+    sum.iter_mut().zip(digest).for_each(|(to, from)| *to = from);
+    sum
+}
+
+/// Headers as one value: for each, the length of the name (u32, big-endian), the name, and the same for the value.
+fn encode_headers(response: &StoredResponse) -> Bytes {
+    let mut encoded = Vec::with_capacity(response.headers_len());
+    for (name, value) in response.headers() {
+        for part in [name.as_bytes(), value] {
+            encoded.put_u32(u32::try_from(part.len()).unwrap_or(u32::MAX));
+            encoded.put_slice(part);
+        }
+    }
+    Bytes::from(encoded)
+}
+
+/// `response` with the headers that were encoded; none if that is not what `encode_headers` writes.
+fn decode_headers(mut encoded: Bytes, mut response: StoredResponse) -> Option<StoredResponse> {
+    let part = |encoded: &mut Bytes| {
+        let len = usize::try_from(encoded.try_get_u32().ok()?).ok()?;
+        (len <= encoded.len()).then(|| encoded.split_to(len))
+    };
+    while !encoded.is_empty() {
+        let name = part(&mut encoded)?;
+        let value = part(&mut encoded)?;
+        response = response.with_header(std::str::from_utf8(&name).ok()?, value);
+    }
+    Some(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_come_back_as_they_were_or_not_at_all() {
+        let response = StoredResponse::new(200)
+            .with_header("Set-Cookie", "a=1")
+            .with_header("set-cookie", vec![0, 255, 10])
+            .with_header("", "");
+        let encoded = encode_headers(&response);
+        assert_eq!(decode_headers(encoded.clone(), StoredResponse::new(200)), Some(response));
+        // Every strict prefix either ends between two headers or is refused.
+        let between = [0, 21, 42];
+        for len in 0..encoded.len() {
+            let cut = decode_headers(encoded.slice(..len), StoredResponse::new(200));
+            assert_eq!(cut.is_some(), between.contains(&len), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_checksum_tells_absent_from_empty_and_one_cut_from_another() {
+        let sums = [
+            checksum(&[None, Some(b"ab")]),
+            checksum(&[Some(b""), Some(b"ab")]),
+            checksum(&[Some(b"a"), Some(b"b")]),
+            checksum(&[Some(b"ab"), None]),
+            checksum(&[Some(b"ab")]),
+        ];
+        for (i, one) in sums.iter().enumerate() {
+            assert!(sums.iter().skip(i + 1).all(|other| one != other), "{i}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Every statement of the SQLite backend, and the prefix that its tables carry.
+//!
+//! `{p}` stands for the prefix. Tables are named with their schema, so that a temporary table or an attached database of the
+//! application can't stand in for one.
+
+use crate::error::BackendError;
+
+/// Records, readable in the `sqlite3` shell. The checks restate the invariants of a record; wide columns come last, since SQLite
+/// reads a row from the left. `writer` tells the connections apart that may have granted a claim; it is no part of the record.
+const CREATE_RECORD: &str = "
+CREATE TABLE main.{p}record (
+  scope TEXT NOT NULL,
+  key TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('in_progress', 'completed')),
+  token INTEGER NOT NULL CHECK (token >= 1),
+  attempt INTEGER NOT NULL CHECK (attempt BETWEEN 1 AND 4294967295),
+  created_at_ms INTEGER NOT NULL,
+  lease_ms INTEGER NOT NULL CHECK (lease_ms BETWEEN 1 AND 3155760000000),
+  retention_ms INTEGER NOT NULL CHECK (retention_ms BETWEEN 1 AND 3155760000000),
+  lease_until_ms INTEGER NOT NULL,
+  completed_at_ms INTEGER,
+  expires_at_ms INTEGER NOT NULL,
+  fingerprint_format INTEGER NOT NULL CHECK (fingerprint_format BETWEEN 0 AND 255),
+  fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
+  writer INTEGER NOT NULL,
+  reply_kind TEXT CHECK (reply_kind IN ('response', 'reference', 'marker')),
+  reply_status INTEGER CHECK (reply_status BETWEEN 0 AND 65535),
+  reply_checksum BLOB CHECK (length(reply_checksum) = 16),
+  checkpoint_checksum BLOB CHECK (length(checkpoint_checksum) = 16),
+  reply_reference TEXT,
+  reply_headers BLOB,
+  reply_body BLOB,
+  checkpoint BLOB,
+  PRIMARY KEY (scope, key),
+  CHECK ((state = 'completed') = (completed_at_ms IS NOT NULL)),
+  CHECK ((state = 'completed') = (reply_kind IS NOT NULL)),
+  CHECK ((state = 'completed') = (reply_checksum IS NOT NULL)),
+  CHECK ((checkpoint IS NULL) = (checkpoint_checksum IS NULL)),
+  CHECK (state = 'completed' OR expires_at_ms >= lease_until_ms),
+  CHECK (state = 'in_progress' OR checkpoint IS NULL)
+) STRICT";
+
+/// Makes a sweep cost what it removes.
+const CREATE_EXPIRY_INDEX: &str = "CREATE INDEX main.{p}record_by_expiry ON {p}record (expires_at_ms)";
+
+/// One row: what is true of the store as a whole.
+const CREATE_META: &str = "
+CREATE TABLE main.{p}meta (
+  only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+  schema_version INTEGER NOT NULL,
+  last_token INTEGER NOT NULL CHECK (last_token >= 0),
+  store_id BLOB NOT NULL CHECK (length(store_id) = 16)
+) STRICT";
+
+const INSERT_META: &str =
+    "INSERT INTO main.{p}meta (only_row, schema_version, last_token, store_id) VALUES (1, ?1, 0, ?2)";
+
+const READ_META: &str = "SELECT schema_version, store_id FROM main.{p}meta";
+
+/// Which of the two tables there are.
+const COUNT_TABLES: &str =
+    "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name IN ('{p}record', '{p}meta')";
+
+const RAISE_LAST_TOKEN: &str = "UPDATE main.{p}meta SET last_token = max(last_token, ?1)";
+
+const READ_LAST_TOKEN: &str = "SELECT last_token FROM main.{p}meta";
+
+const WRITE_LAST_TOKEN: &str = "UPDATE main.{p}meta SET last_token = ?1";
+
+/// The claim, in one statement: it may only grant, and the number of changed rows says whether it did. `?4` is now.
+///
+/// An expired record is no record, so nothing of it is kept; a lapsed one is taken over with its attempt, its first time and its
+/// checkpoint. Its `WHERE` says in SQL what `transition::grants` says in Rust; the one-step table of the tests holds them together.
+const CLAIM: &str = "
+INSERT INTO main.{p}record AS stored (
+  scope, key, state, token, attempt, created_at_ms, lease_ms, retention_ms, lease_until_ms, expires_at_ms,
+  fingerprint_format, fingerprint, writer
+) VALUES (?1, ?2, 'in_progress', ?3, 1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+ON CONFLICT (scope, key) DO UPDATE SET
+  state = excluded.state,
+  token = excluded.token,
+  attempt = iif(stored.expires_at_ms <= ?4, 1, min(stored.attempt + 1, 4294967295)),
+  created_at_ms = iif(stored.expires_at_ms <= ?4, ?4, stored.created_at_ms),
+  lease_ms = excluded.lease_ms,
+  retention_ms = excluded.retention_ms,
+  lease_until_ms = excluded.lease_until_ms,
+  completed_at_ms = NULL,
+  expires_at_ms = excluded.expires_at_ms,
+  fingerprint_format = excluded.fingerprint_format,
+  fingerprint = excluded.fingerprint,
+  writer = excluded.writer,
+  reply_kind = NULL,
+  reply_status = NULL,
+  reply_checksum = NULL,
+  checkpoint_checksum = iif(stored.expires_at_ms <= ?4, NULL, stored.checkpoint_checksum),
+  reply_reference = NULL,
+  reply_headers = NULL,
+  reply_body = NULL,
+  checkpoint = iif(stored.expires_at_ms <= ?4, NULL, stored.checkpoint)
+WHERE stored.expires_at_ms <= ?4
+  OR (stored.state = 'in_progress' AND stored.lease_until_ms <= ?4
+    AND stored.fingerprint_format = excluded.fingerprint_format AND stored.fingerprint = excluded.fingerprint)";
+
+/// The columns in the order in which `row` reads them.
+const READ: &str = "
+SELECT state, token, attempt, created_at_ms, lease_ms, retention_ms, lease_until_ms, completed_at_ms, expires_at_ms,
+  fingerprint_format, fingerprint, reply_kind, reply_status, reply_checksum, checkpoint_checksum,
+  reply_reference, reply_headers, reply_body, checkpoint
+FROM main.{p}record WHERE scope = ?1 AND key = ?2";
+
+/// Writes what any command but a claim may change. The token is the one that was read: no other claim's row can be hit.
+const UPDATE: &str = "
+UPDATE main.{p}record SET state = ?4, lease_until_ms = ?5, completed_at_ms = ?6, expires_at_ms = ?7, reply_kind = ?8,
+  reply_status = ?9, reply_checksum = ?10, checkpoint_checksum = ?11, reply_reference = ?12, reply_headers = ?13,
+  reply_body = ?14, checkpoint = ?15
+WHERE scope = ?1 AND key = ?2 AND token = ?3";
+
+const DELETE: &str = "DELETE FROM main.{p}record WHERE scope = ?1 AND key = ?2 AND token = ?3";
+
+/// The condition stands twice: what is deleted is judged where it is deleted, not only where it was chosen.
+const SWEEP: &str = "
+DELETE FROM main.{p}record WHERE expires_at_ms <= ?1 AND rowid IN (
+  SELECT rowid FROM main.{p}record WHERE expires_at_ms <= ?1 ORDER BY expires_at_ms LIMIT ?2)";
+
+const HAS_EXPIRED: &str = "SELECT EXISTS (SELECT 1 FROM main.{p}record WHERE expires_at_ms <= ?1)";
+
+/// What the names of a store's tables start with, so that they can live in the application's own file beside its tables.
+#[derive(Clone, Debug)]
+pub(super) struct Prefix(String);
+
+impl Prefix {
+    const MAX_LEN: usize = 64;
+
+    pub(super) fn new(prefix: &str) -> Result<Self, BackendError> {
+        let letters = prefix.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let starts_well = prefix.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        let reserved = prefix.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_"));
+        if letters && starts_well && !reserved && prefix.len() <= Self::MAX_LEN {
+            Ok(Self(prefix.to_owned()))
+        } else {
+            Err(BackendError::invalid_option(
+                "a table prefix has 1 to 64 ASCII letters, digits and underscores, and starts with no digit and not with sqlite_",
+            ))
+        }
+    }
+}
+
+/// The statements for one prefix.
+#[derive(Debug)]
+pub(super) struct Statements {
+    pub(super) create_record: String,
+    pub(super) create_expiry_index: String,
+    pub(super) create_meta: String,
+    pub(super) insert_meta: String,
+    pub(super) read_meta: String,
+    pub(super) count_tables: String,
+    pub(super) raise_last_token: String,
+    pub(super) read_last_token: String,
+    pub(super) write_last_token: String,
+    pub(super) claim: String,
+    pub(super) read: String,
+    pub(super) update: String,
+    pub(super) delete: String,
+    pub(super) sweep: String,
+    pub(super) has_expired: String,
+}
+
+impl Statements {
+    pub(super) fn new(prefix: &Prefix) -> Self {
+        let with_prefix = |statement: &str| statement.replace("{p}", &prefix.0);
+        Self {
+            create_record: with_prefix(CREATE_RECORD),
+            create_expiry_index: with_prefix(CREATE_EXPIRY_INDEX),
+            create_meta: with_prefix(CREATE_META),
+            insert_meta: with_prefix(INSERT_META),
+            read_meta: with_prefix(READ_META),
+            count_tables: with_prefix(COUNT_TABLES),
+            raise_last_token: with_prefix(RAISE_LAST_TOKEN),
+            read_last_token: with_prefix(READ_LAST_TOKEN),
+            write_last_token: with_prefix(WRITE_LAST_TOKEN),
+            claim: with_prefix(CLAIM),
+            read: with_prefix(READ),
+            update: with_prefix(UPDATE),
+            delete: with_prefix(DELETE),
+            sweep: with_prefix(SWEEP),
+            has_expired: with_prefix(HAS_EXPIRED),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_a_plain_identifier() {
+        for good in ["idempotency_", "_", "a", "A9_", "pay_sqlite_", &"x".repeat(64)] {
+            assert!(Prefix::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "9a", "a-b", "a b", "a\"", "a;", "é_", "sqlite_", "SQLite_x", &"x".repeat(65)] {
+            assert!(Prefix::new(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The one connection that writes: each command in a transaction of its own.
+
+use crate::backend::StoreId;
+use crate::backend::sqlite::failure::{self, before_commit};
+use crate::backend::sqlite::options::{Durability, SqliteOptions};
+use crate::backend::sqlite::sql::{Prefix, Statements};
+use crate::backend::sqlite::{row, schema};
+use crate::error::BackendError;
+use crate::key::RecordId;
+use crate::outcome::{Grant, Outcome};
+use crate::record::{FencingToken, Record};
+use crate::time::{Clock, Timestamp, read_clock};
+use crate::transition::{self, Command, Transition, Write};
+use rusqlite::{CachedStatement, Connection, OpenFlags, Transaction, TransactionBehavior, params};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Room for every statement of the store, and for some of the application's set-up.
+const CACHED_STATEMENTS: usize = 32;
+
+pub(super) struct Writer {
+    connection: Connection,
+    statements: Statements,
+    clock: Arc<dyn Clock>,
+    /// Stored with each claim, so that it can be told whose connection granted it.
+    writer: i64,
+    read_only: bool,
+}
+
+/// What a transaction came to, and whether there is anything to commit.
+enum Ending<T> {
+    Commit(T),
+    RollBack(T),
+}
+
+impl Writer {
+    /// Opens the file, prepares the store, and says which one it is.
+    pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<(Self, StoreId), BackendError> {
+        let statements = Statements::new(&Prefix::new(&options.prefix)?);
+        let connection = connect(path, &options)?;
+        let store_id = if options.read_only {
+            schema::recognise(&connection, &statements)?
+                .ok_or(BackendError::foreign("there is no store in this file", None))?
+        } else {
+            use_write_ahead_log(&connection, options.durability)?;
+            schema::prepare(&connection, &statements)?
+        };
+        let writer = connection.query_row("SELECT random()", [], |row| row.get(0)).map_err(before_commit)?;
+        let SqliteOptions { clock, read_only, .. } = options;
+        Ok((Self { connection, statements, clock, writer, read_only }, store_id))
+    }
+
+    pub(super) fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
+        self.in_transaction(|now| match command {
+            Command::Claim { .. } => self.claim(id, command, now),
+            _ => self.read_apply_write(id, command, now),
+        })
+    }
+
+    /// The record, and the time read after it; none if it is absent or expired by then.
+    pub(super) fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
+        let record = self.stored(id)?;
+        let now = read_clock(&*self.clock)?;
+        Ok(record.filter(|record| !record.is_expired(now)).map(|record| (record, now)))
+    }
+
+    /// Deletes at most `limit` expired records in one transaction; gives how many, and whether there are more.
+    pub(super) fn sweep(&self, limit: usize) -> Result<(usize, bool), BackendError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.in_transaction(|now| {
+            let now = now.as_millis();
+            let removed =
+                self.statement(&self.statements.sweep)?.execute([now, limit]).map_err(before_commit)?;
+            let more = self
+                .statement(&self.statements.has_expired)?
+                .query_row([now], |row| row.get(0))
+                .map_err(before_commit)?;
+            Ok(Ending::Commit((removed, more)))
+        })
+    }
+
+    /// Runs `work` in a transaction that holds the write lock from its start, with the time read once the lock is held.
+    fn in_transaction<T>(
+        &self,
+        work: impl FnOnce(Timestamp) -> Result<Ending<T>, BackendError>,
+    ) -> Result<T, BackendError> {
+        if self.read_only {
+            return Err(BackendError::read_only(None));
+        }
+        // Dropped without a commit, by an error or a panicking clock, it rolls back unless SQLite already has.
+        let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
+            .map_err(before_commit)?;
+        match work(read_clock(&*self.clock)?)? {
+            Ending::Commit(value) => transaction.commit().map(|()| value).map_err(failure::of_commit),
+            Ending::RollBack(value) => transaction.rollback().map(|()| value).map_err(before_commit),
+        }
+    }
+
+    /// SQL may only grant a claim; what stands in its way, the core explains.
+    fn claim(
+        &self,
+        id: &RecordId,
+        command: &Command,
+        now: Timestamp,
+    ) -> Result<Ending<Outcome>, BackendError> {
+        let token = self.next_token()?;
+        if let Some(token) = token
+            && self.grant(id, command, now, token)?
+        {
+            self.statement(&self.statements.write_last_token)?
+                .execute([token.get()])
+                .map_err(before_commit)?;
+            return match self.stored(id)? {
+                Some(record) if record.token == token => {
+                    Ok(Ending::Commit(Outcome::Claimed(Grant::of(&record))))
+                }
+                _ => Err(BackendError::bug("a granted claim is not in its row")),
+            };
+        }
+        let record = self.stored(id)?;
+        match transition::apply(record.as_ref(), command, now, FencingToken::FIRST) {
+            Transition { write: Write::Keep, outcome } => Ok(Ending::RollBack(outcome)),
+            _ if token.is_none() => Err(BackendError::tokens_exhausted()),
+            _ => Err(BackendError::bug("SQL refused a claim that the core would grant")),
+        }
+    }
+
+    /// The one statement that grants, if the row that is there allows it. Its changed-row count is the only witness.
+    fn grant(
+        &self,
+        id: &RecordId,
+        command: &Command,
+        now: Timestamp,
+        token: FencingToken,
+    ) -> Result<bool, BackendError> {
+        let Command::Claim { fingerprint, lease, retention } = command else { return Ok(false) };
+        let lease_until = lease.after(now);
+        let changed = self
+            .statement(&self.statements.claim)?
+            .execute(params![
+                id.scope.as_str(),
+                id.key.as_str(),
+                token.get(),
+                now.as_millis(),
+                lease.as_millis(),
+                retention.as_millis(),
+                lease_until.as_millis(),
+                retention.after(lease_until).as_millis(),
+                fingerprint.format(),
+                fingerprint.digest(),
+                self.writer,
+            ])
+            .map_err(before_commit)?;
+        Ok(changed == 1)
+    }
+
+    /// The token after the last one granted; none if that was the highest there is.
+    fn next_token(&self) -> Result<Option<FencingToken>, BackendError> {
+        let last: i64 = self
+            .statement(&self.statements.read_last_token)?
+            .query_row([], |row| row.get(0))
+            .map_err(before_commit)?;
+        Ok(last.checked_add(1).and_then(FencingToken::new))
+    }
+
+    fn read_apply_write(
+        &self,
+        id: &RecordId,
+        command: &Command,
+        now: Timestamp,
+    ) -> Result<Ending<Outcome>, BackendError> {
+        let stored = self.stored(id)?;
+        let Transition { write, outcome } =
+            transition::apply(stored.as_ref(), command, now, FencingToken::FIRST);
+        let changed = match (&write, &stored) {
+            (Write::Keep, _) => return Ok(Ending::RollBack(outcome)),
+            (Write::Put(record), Some(_)) => {
+                record.check().map_err(|_| BackendError::bug("a record that breaks an invariant"))?;
+                let mut statement = self.statement(&self.statements.update)?;
+                row::update(&mut statement, id, record).map_err(before_commit)?
+            }
+            (Write::Delete, Some(stored)) => self
+                .statement(&self.statements.delete)?
+                .execute(params![id.scope.as_str(), id.key.as_str(), stored.token.get()])
+                .map_err(before_commit)?,
+            (_, None) => return Err(BackendError::bug("a command other than a claim made a record")),
+        };
+        match changed {
+            1 => Ok(Ending::Commit(outcome)),
+            _ => Err(BackendError::bug("a row changed while it was locked")),
+        }
+    }
+
+    fn stored(&self, id: &RecordId) -> Result<Option<Record>, BackendError> {
+        let mut statement = self.statement(&self.statements.read)?;
+        let mut rows = statement.query([id.scope.as_str(), id.key.as_str()]).map_err(before_commit)?;
+        rows.next().map_err(before_commit)?.map(|row| row::read(row, id)).transpose()
+    }
+
+    fn statement(&self, sql: &str) -> Result<CachedStatement<'_>, BackendError> {
+        self.connection.prepare_cached(sql).map_err(before_commit)
+    }
+}
+
+fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, BackendError> {
+    const NOT_A_FILE: &str =
+        "a database without a file would be a store of each connection's own; use in_memory()";
+    if path.as_os_str() == ":memory:" || path.as_os_str().is_empty() {
+        return Err(BackendError::invalid_option(NOT_A_FILE));
+    }
+    let access = if options.read_only {
+        OpenFlags::SQLITE_OPEN_READ_ONLY
+    } else {
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+    };
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = match &options.vfs {
+        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs.as_str()),
+        None => Connection::open_with_flags(path, flags),
+    }
+    .map_err(before_commit)?;
+    // Whatever spelling asked for it (a URI, say): SQLite names no file for a database in memory.
+    if connection.path().is_none_or(str::is_empty) {
+        return Err(BackendError::invalid_option(NOT_A_FILE));
+    }
+    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    connection.busy_timeout(options.busy_timeout).map_err(before_commit)?;
+    if let Some(setup) = &options.connection_setup {
+        setup(&connection).map_err(BackendError::other)?;
+    }
+    Ok(connection)
+}
+
+fn use_write_ahead_log(connection: &Connection, durability: Durability) -> Result<(), BackendError> {
+    let mode: String = connection
+        .query_row("PRAGMA main.journal_mode = WAL", [], |row| row.get(0))
+        .map_err(before_commit)?;
+    if mode != "wal" {
+        return Err(BackendError::invalid_option("the file can't be turned to write-ahead logging"));
+    }
+    let synchronous = match durability {
+        Durability::Full => "FULL",
+        Durability::Normal => "NORMAL",
+    };
+    connection.pragma_update(Some("main"), "synchronous", synchronous).map_err(before_commit)?;
+    // On Apple's systems a plain fsync stops at the drive's cache (SQLite, "PRAGMA fullfsync"); elsewhere this changes nothing.
+    connection.pragma_update(Some("main"), "fullfsync", durability == Durability::Full).map_err(before_commit)
+}
