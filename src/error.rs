@@ -7,14 +7,15 @@ use crate::outcome::LostReason;
 use crate::policy::PolicyError;
 use crate::time::{ClockOutOfRange, PeriodError};
 use std::error::Error as StdError;
+use std::sync::Arc;
 
-/// The error underneath, whatever the backend's library calls it.
-pub type Source = Box<dyn StdError + Send + Sync>;
+/// The error underneath, whatever the backend's library calls it. Shared, so that one failure can be told to many callers.
+pub type Source = Arc<dyn StdError + Send + Sync>;
 
 /// Why an operation of the store was not done, or may not have been.
 ///
 /// Nothing was written, unless [`is_indefinite`](Self::is_indefinite).
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A scope or a key was refused before the store was asked.
@@ -135,7 +136,7 @@ impl Error {
 /// What a [`Backend`](crate::Backend) fails with: the part of [`Error`] that is about the storage.
 ///
 /// Each constructor says what the caller may rely on afterwards; what matters most is not to call something definite that is not.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct BackendError(Error);
 
@@ -214,8 +215,8 @@ impl BackendError {
 
     /// Anything else; nothing was done.
     #[must_use]
-    pub fn other(source: impl Into<Source>) -> Self {
-        Self(Error::Other(source.into()))
+    pub fn other(source: impl StdError + Send + Sync + 'static) -> Self {
+        Self(Error::Other(Arc::new(source)))
     }
 
     /// See [`Error::is_transient`].

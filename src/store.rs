@@ -134,11 +134,58 @@ impl<B: Backend> IdempotencyStore<B> {
         key: &IdempotencyKey,
         fingerprint: &Fingerprint,
     ) -> Result<ClaimOutcome, Error> {
-        let id = RecordId::new(scope.clone(), key.clone());
+        let (id, command) = self.claim_command(scope, key, fingerprint);
+        let outcome = self.backend.execute(&id, &command)?;
+        self.claim_outcome(id, fingerprint, outcome)
+    }
+
+    /// Asks for many operations at once, as [`try_claim`](Self::try_claim) does for one; answers in the same order. On SQLite it is
+    /// one transaction. Two equal keys in one call give one claim and one "in progress".
+    ///
+    /// # Errors
+    /// Each answer has its own, as [`try_claim`](Self::try_claim); one that fails does not undo the others.
+    #[must_use = "each claim that was granted runs on until its lease ends"]
+    pub fn try_claim_many(
+        &self,
+        operations: &[(Scope, IdempotencyKey, Fingerprint)],
+    ) -> Vec<Result<ClaimOutcome, Error>> {
+        let batch: Vec<_> = operations
+            .iter()
+            .map(|(scope, key, fingerprint)| self.claim_command(scope, key, fingerprint))
+            .collect();
+        let outcomes = self.backend.execute_many(&batch);
+        let answered = outcomes.len();
+        let unanswered = || Err(BackendError::bug("a batch was not answered whole").into());
+        batch
+            .into_iter()
+            .zip(operations)
+            .zip(outcomes)
+            .map(|(((id, _), (_, _, fingerprint)), outcome)| self.claim_outcome(id, fingerprint, outcome?))
+            .chain(operations.iter().skip(answered).map(|_| unanswered()))
+            .collect()
+    }
+
+    fn claim_command(
+        &self,
+        scope: &Scope,
+        key: &IdempotencyKey,
+        fingerprint: &Fingerprint,
+    ) -> (RecordId, Command) {
         let Terms { lease, retention } = self.terms;
         let command = Command::Claim { fingerprint: *fingerprint, lease, retention };
-        Ok(match self.backend.execute(&id, &command)? {
+        (RecordId::new(scope.clone(), key.clone()), command)
+    }
+
+    /// What a backend's answer to a claim is to the caller.
+    fn claim_outcome(
+        &self,
+        id: RecordId,
+        fingerprint: &Fingerprint,
+        outcome: Outcome,
+    ) -> Result<ClaimOutcome, Error> {
+        Ok(match outcome {
             Outcome::Claimed(grant) => {
+                let Terms { lease, retention } = self.terms;
                 let terms = GrantedTerms { fingerprint: *fingerprint, lease, retention };
                 let max_reply_len = self.policy.max_reply_len();
                 ClaimOutcome::Claimed(Claim::granted(self.dyn_backend(), id, terms, grant, max_reply_len))

@@ -9,7 +9,7 @@ use crate::outcome::Outcome;
 use crate::record::Record;
 use crate::time::Timestamp;
 use crate::transition::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// When, in a call, a [`FaultyBackend`] fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,11 @@ pub enum Fault {
     /// After the backend has answered: indefinite, and all was done.
     After,
 }
+
+/// The source of an injected error.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("injected: {0:?} the call")]
+struct Injected(Fault);
 
 /// A backend that counts its calls and fails when it is told to.
 ///
@@ -94,11 +99,11 @@ impl<B> FaultyBackend<B> {
     fn call<T>(&self, call: impl FnOnce(&B) -> Result<T, BackendError>) -> Result<T, BackendError> {
         let fault = self.plan().next();
         if fault == Some(Fault::Before) {
-            return Err(BackendError::unavailable(Some("injected before the call".into())));
+            return Err(BackendError::unavailable(Some(Arc::new(Injected(Fault::Before)))));
         }
         let answer = call(&self.inner);
         match fault {
-            Some(_) => Err(BackendError::indefinite(Some("injected after the call".into()))),
+            Some(_) => Err(BackendError::indefinite(Some(Arc::new(Injected(Fault::After))))),
             None => answer,
         }
     }

@@ -55,6 +55,10 @@ impl Backend for SqliteBackend {
         self.writer.lock().execute(id, command)
     }
 
+    fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
+        self.writer.lock().execute_many(batch)
+    }
+
     fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
         self.writer.lock().read(id)
     }

@@ -1,8 +1,8 @@
 //! What the test files share: every backend behind one fixture, with a clock that the test moves.
 
 use idempotency::{
-    Backend, Claim, ClaimOutcome, Completed, DynStore, Fingerprint, IdempotencyKey, IdempotencyStore, ManualClock,
-    MemoryBackend, MemoryOptions, Policy, Record, Scope, Timestamp,
+    Backend, Claim, ClaimOutcome, Completed, DynStore, Fingerprint, IdempotencyKey, IdempotencyStore,
+    ManualClock, MemoryBackend, MemoryOptions, Policy, Record, Scope, Timestamp,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ impl Fixture {
         let clock = ManualClock::new(START);
         Self {
             name: "memory",
-            store: IdempotencyStore::new(MemoryBackend::new(MemoryOptions::new().with_clock(clock.clone()))).erase(),
+            store: IdempotencyStore::new(MemoryBackend::new(MemoryOptions::new().with_clock(clock.clone())))
+                .erase(),
             clock,
             #[cfg(feature = "sqlite")]
             file: None,

@@ -2,12 +2,13 @@
 
 use crate::error::{BackendError, Source};
 use rusqlite::ErrorCode;
+use std::sync::Arc;
 
 /// For errors before a commit: the transaction is rolled back, and nothing was done.
 pub(super) fn before_commit(error: rusqlite::Error) -> BackendError {
     let Some(code) = error.sqlite_error_code() else {
         // Not SQLite's word but rusqlite's, about a value: a column does not hold what the schema says it holds.
-        return BackendError::corrupt("a stored value has the wrong type", Some(error.into()));
+        return BackendError::corrupt("a stored value has the wrong type", Some(Arc::new(error)));
     };
     let make: fn(Option<Source>) -> BackendError = match code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
@@ -23,12 +24,12 @@ pub(super) fn before_commit(error: rusqlite::Error) -> BackendError {
         ErrorCode::NotADatabase => |source| BackendError::foreign("the file is no SQLite database", source),
         _ => return BackendError::other(error),
     };
-    make(Some(error.into()))
+    make(Some(Arc::new(error)))
 }
 
 /// For an error of the commit itself: it may stand in the file all the same.
 pub(super) fn of_commit(error: rusqlite::Error) -> BackendError {
-    BackendError::indefinite(Some(error.into()))
+    BackendError::indefinite(Some(Arc::new(error)))
 }
 
 /// Whether SQLite could not read or lock the file, as opposed to finding something else in it than was asked for.

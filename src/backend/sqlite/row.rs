@@ -11,6 +11,7 @@ use bytes::{Buf, BufMut, Bytes};
 use rusqlite::types::FromSql;
 use rusqlite::{Row, Statement, params};
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 
 const IN_PROGRESS: &str = "in_progress";
 const COMPLETED: &str = "completed";
@@ -91,7 +92,9 @@ pub(super) fn read(row: &Row<'_>, id: &RecordId) -> Result<Record, BackendError>
     };
     match record.check() {
         Ok(()) => Ok(record),
-        Err(violation) => Err(BackendError::corrupt("a record breaks an invariant", Some(violation.into()))),
+        Err(violation) => {
+            Err(BackendError::corrupt("a record breaks an invariant", Some(Arc::new(violation))))
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::backend::sqlite::sql::Statements;
 use crate::error::BackendError;
 use crate::time::wall_clock_nanos;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::sync::Arc;
 
 /// The version that this crate writes, and the newest that it reads.
 const VERSION: i64 = 1;
@@ -44,7 +45,10 @@ pub(super) fn recognise(
             return Err(before_commit(error));
         }
         Err(error) => {
-            return Err(BackendError::foreign("the store's meta table has another form", Some(error.into())));
+            return Err(BackendError::foreign(
+                "the store's meta table has another form",
+                Some(Arc::new(error)),
+            ));
         }
     };
     if version > VERSION {

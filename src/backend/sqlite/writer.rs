@@ -51,10 +51,32 @@ impl Writer {
     }
 
     pub(super) fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
-        self.in_transaction(|now| match command {
-            Command::Claim { .. } => self.claim(id, command, now),
-            _ => self.read_apply_write(id, command, now),
-        })
+        self.in_transaction(|now| self.decide(id, command, now))
+    }
+
+    /// All of `batch` in one transaction. If a command of it fails, each gets a transaction of its own instead: none may fail for
+    /// another's sake, and nothing was acknowledged yet.
+    pub(super) fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
+        let together = self.in_transaction(|now| {
+            let mut outcomes = Vec::with_capacity(batch.len());
+            let mut written = false;
+            for (id, command) in batch {
+                match self.decide(id, command, now) {
+                    Ok(Ending::Commit(outcome)) => {
+                        written = true;
+                        outcomes.push(outcome);
+                    }
+                    Ok(Ending::RollBack(outcome)) => outcomes.push(outcome),
+                    Err(_) => return Ok(Ending::RollBack(None)),
+                }
+            }
+            Ok(if written { Ending::Commit(Some(outcomes)) } else { Ending::RollBack(Some(outcomes)) })
+        });
+        match together {
+            Ok(Some(outcomes)) => outcomes.into_iter().map(Ok).collect(),
+            Ok(None) => batch.iter().map(|(id, command)| self.execute(id, command)).collect(),
+            Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
+        }
     }
 
     /// The record, and the time read after it; none if it is absent or expired by then.
@@ -92,7 +114,21 @@ impl Writer {
             .map_err(before_commit)?;
         match work(read_clock(&*self.clock)?)? {
             Ending::Commit(value) => transaction.commit().map(|()| value).map_err(failure::of_commit),
+            // After some errors SQLite has rolled back by itself; only it knows.
+            Ending::RollBack(value) if self.connection.is_autocommit() => Ok(value),
             Ending::RollBack(value) => transaction.rollback().map(|()| value).map_err(before_commit),
+        }
+    }
+
+    fn decide(
+        &self,
+        id: &RecordId,
+        command: &Command,
+        now: Timestamp,
+    ) -> Result<Ending<Outcome>, BackendError> {
+        match command {
+            Command::Claim { .. } => self.claim(id, command, now),
+            _ => self.read_apply_write(id, command, now),
         }
     }
 
@@ -245,4 +281,24 @@ fn use_write_ahead_log(connection: &Connection, durability: Durability) -> Resul
     connection.pragma_update(Some("main"), "synchronous", synchronous).map_err(before_commit)?;
     // On Apple's systems a plain fsync stops at the drive's cache (SQLite, "PRAGMA fullfsync"); elsewhere this changes nothing.
     connection.pragma_update(Some("main"), "fullfsync", durability == Durability::Full).map_err(before_commit)
+}
+
+#[cfg(test)]
+#[expect(clippy::expect_used, reason = "a test that panics has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connection_is_as_durable_as_was_asked() {
+        for (durability, synchronous) in [(Durability::Full, 2), (Durability::Normal, 1)] {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let options = SqliteOptions::new().with_durability(durability);
+            let (writer, _) = Writer::open(&folder.path().join("store.db"), options).expect("a fresh store");
+            let set: i64 = writer
+                .connection
+                .query_row("PRAGMA main.synchronous", [], |row| row.get(0))
+                .expect("a level");
+            assert_eq!(set, synchronous, "{durability:?}");
+        }
+    }
 }
