@@ -3,6 +3,50 @@
 //! A client sends "pay", the answer is lost, it sends "pay" again. The caller names the operation by a scope and a key and proves
 //! with a fingerprint that it is the same request; the store lets exactly one of any number of concurrent callers run it, and gives
 //! everyone else the recorded reply, or says that it is running, or that the key was used for something else.
+//!
+//! It is **not** a cache (nothing is evicted before its time), a lock service, a job queue, or a web middleware: it is synchronous,
+//! and knows no HTTP.
+//!
+//! ```
+//! use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyStore, Scope, StoredResponse};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("payments.db");
+//! # #[cfg(feature = "sqlite")]
+//! let store = IdempotencyStore::open(path)?; // durable; shared by threads and processes
+//! # #[cfg(not(feature = "sqlite"))]
+//! # let store = IdempotencyStore::in_memory();
+//!
+//! let scope = Scope::new("account 17")?; // from the authenticated principal, never from the request
+//! let key = IdempotencyKey::from_header("\"8e03978e-40d5-43e8-bc93-6894a57f9324\"")?;
+//! let body = br#"{"amount": 500, "currency": "EUR"}"#;
+//! let fingerprint = Fingerprint::of_request("POST", "/payments", None, body);
+//!
+//! let (status, body) = match store.try_claim(&scope, &key, &fingerprint)? {
+//!     ClaimOutcome::Claimed(claim) => {
+//!         let _for_the_provider = claim.downstream_key("charge");
+//!         // … charge …
+//!         let done = claim.complete(StoredResponse::new(201).with_body(r#"{"id": "pay_1"}"#))?;
+//!         done.reply.response().map(|r| (r.status(), r.body().clone())).unwrap_or_default()
+//!     }
+//!     ClaimOutcome::Completed(done) => {
+//!         done.reply.response().map(|r| (r.status(), r.body().clone())).unwrap_or_default()
+//!     }
+//!     ClaimOutcome::InProgress(running) => (409, format!("again in {} s", running.retry_after_secs()).into()),
+//!     ClaimOutcome::FingerprintMismatch(_) => (422, "this key was used for another request".into()),
+//! };
+//! assert_eq!((status, &body[..]), (201, br#"{"id": "pay_1"}"#.as_slice()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # When can it run twice?
+//! At most one claim of a key stands at a time. An owner that dies is taken over after its lease, so work is run **at least once**
+//! after a crash: it runs exactly once only if its effect is deduplicated downstream by
+//! [`downstream_key`](Claim::downstream_key), checks the [fencing token](FencingToken), or shares a transaction with the completion.
+//!
+//! # Limits
+//! Scopes and keys [`MAX_KEY_LEN`] bytes; replies by [`Policy::with_max_reply_len`], headers [`MAX_HEADERS_LEN`], checkpoints
+//! [`MAX_CHECKPOINT_LEN`]; leases and retentions [`Period::MAX`]; memory stores by [`MemoryOptions`]. Times are whole milliseconds.
 
 #![forbid(unsafe_code)]
 #![deny(
