@@ -1,7 +1,9 @@
 //! A granted claim, and what its owner can do with it: [`Claim`], [`Ticket`].
 
+mod complete_error;
 mod ticket;
 
+pub use self::complete_error::CompleteError;
 pub use self::ticket::Ticket;
 
 use crate::backend::Backend;
@@ -146,6 +148,22 @@ impl Claim {
 
     /// Saves `bytes` (at most [`MAX_CHECKPOINT_LEN`]) for whoever takes over, in place of what was saved before, and renews.
     ///
+    /// ```
+    /// # use idempotency::*;
+    /// # let store = IdempotencyStore::in_memory();
+    /// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+    /// # let fingerprint = Fingerprint::builder().field("amount", "500").finish();
+    /// # let ClaimOutcome::Claimed(mut claim) = store.try_claim(&scope, &key, &fingerprint)? else { return Ok(()) };
+    /// claim.save_checkpoint("charged")?;
+    /// claim.abandon()?; // or a crash, and the end of the lease
+    ///
+    /// let ClaimOutcome::Claimed(next) = store.try_claim(&scope, &key, &fingerprint)? else { return Ok(()) };
+    /// assert!(next.is_takeover());
+    /// assert_eq!(next.checkpoint().map(|saved| &saved[..]), Some(b"charged".as_slice()));
+    /// # next.abandon()?;
+    /// # Ok::<(), idempotency::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// - [`Error::CheckpointTooLarge`]: nothing was saved or renewed.
     /// - [`Error::ClaimLost`]: nothing was saved; the claim is not its owner's any more.
@@ -185,6 +203,19 @@ impl Claim {
     }
 
     /// As [`complete`](Self::complete), for a reply with a retention of its own: a decline for a minute, a success for a day.
+    ///
+    /// ```
+    /// # use idempotency::*;
+    /// # use std::time::Duration;
+    /// # fn end(claim: Claim, declined: bool) -> Result<Completed, Error> {
+    /// let done = if declined {
+    ///     claim.complete_for(Duration::from_secs(60), StoredResponse::new(402))?
+    /// } else {
+    ///     claim.complete(StoredResponse::new(201))?
+    /// };
+    /// # Ok(done)
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`complete`](Self::complete), and [`Error::Retention`] if `retention` is zero or longer than 36,525 days: nothing was
@@ -306,48 +337,5 @@ impl fmt::Debug for Claim {
             .field("checkpoint_len", &self.checkpoint.as_ref().map(Bytes::len))
             .field("lease_until", &self.lease_until)
             .finish_non_exhaustive()
-    }
-}
-
-/// A completion that was not recorded, or may not have been, with the claim and the reply: nothing is lost, and it can be tried
-/// again. The record stays under its lease, so nobody runs the operation again before that ends.
-#[derive(thiserror::Error)]
-#[error("the reply was not recorded")]
-pub struct CompleteError {
-    #[source]
-    error: Error,
-    unrecorded: Box<(Claim, Reply)>,
-}
-
-impl CompleteError {
-    fn new(error: Error, claim: Claim, reply: Reply) -> Self {
-        Self { error, unrecorded: Box::new((claim, reply)) }
-    }
-
-    /// Why it was not recorded.
-    #[must_use]
-    pub const fn error(&self) -> &Error {
-        &self.error
-    }
-
-    /// Why it was not recorded, the claim, and the reply.
-    pub fn into_parts(self) -> (Error, Claim, Reply) {
-        let (claim, reply) = *self.unrecorded;
-        (self.error, claim, reply)
-    }
-}
-
-impl fmt::Debug for CompleteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompleteError")
-            .field("error", &self.error)
-            .field("claim", &self.unrecorded.0)
-            .finish_non_exhaustive()
-    }
-}
-
-impl From<CompleteError> for Error {
-    fn from(error: CompleteError) -> Self {
-        error.error
     }
 }

@@ -122,6 +122,24 @@ pub struct FingerprintMismatch {
 impl FingerprintMismatch {
     /// Whether the two fingerprints were made in different ways, so that they would differ for the same request too: a program that
     /// has changed how it makes them computes the old one and asks again.
+    ///
+    /// ```
+    /// # use idempotency::*;
+    /// # let store = IdempotencyStore::in_memory();
+    /// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+    /// # let body = r#"{"amount": 500}"#;
+    /// let old = Fingerprint::of_request("POST", "/payments", "", body);
+    /// let new = Fingerprint::builder().field("amount", "500").finish();
+    /// # if let ClaimOutcome::Claimed(claim) = store.try_claim(&scope, &key, &old)? { claim.complete(Reply::Marker)?; }
+    /// let answer = match store.try_claim(&scope, &key, &new)? {
+    ///     ClaimOutcome::FingerprintMismatch(mismatch) if mismatch.is_format_change() => {
+    ///         store.try_claim(&scope, &key, &old)?
+    ///     }
+    ///     answer => answer,
+    /// };
+    /// assert!(matches!(answer, ClaimOutcome::Completed(_)));
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub const fn is_format_change(&self) -> bool {
         self.stored_format != self.presented_format

@@ -85,6 +85,18 @@ impl<B: Backend> IdempotencyStore<B> {
 
     /// A handle on the same store with another policy: have one for each endpoint. Claims keep the policy they were made under.
     ///
+    /// ```
+    /// use idempotency::{IdempotencyStore, Policy};
+    /// use std::time::Duration;
+    ///
+    /// let store = IdempotencyStore::in_memory();
+    /// let payments = store.with_policy(Policy::new().with_lease(Duration::from_secs(30)))?;
+    /// let imports = store.with_policy(Policy::new().with_lease(Duration::from_secs(3_600)))?;
+    /// assert_eq!(payments.store_id(), imports.store_id());
+    /// assert!(store.with_policy(Policy::new().with_lease(Duration::ZERO)).is_err());
+    /// # Ok::<(), idempotency::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Policy`] if lease or retention are zero or longer than 36,525 days, or the reply limit is above
     /// [`MAX_REPLY_LEN`](crate::MAX_REPLY_LEN).
@@ -141,6 +153,26 @@ impl<B: Backend> IdempotencyStore<B> {
 
     /// Asks for many operations at once, as [`try_claim`](Self::try_claim) does for one; answers in the same order. On SQLite it is
     /// one transaction. Two equal keys in one call give one claim and one "in progress".
+    ///
+    /// ```
+    /// # use idempotency::*;
+    /// # let store = IdempotencyStore::in_memory();
+    /// # let (scope, fingerprint) = (Scope::new("orders queue")?, Fingerprint::builder().finish());
+    /// let messages = [("event 1", "…"), ("event 2", "…"), ("event 1", "…")];
+    /// let operations = messages
+    ///     .iter()
+    ///     .map(|(id, _)| Ok((scope.clone(), IdempotencyKey::new(id)?, fingerprint)))
+    ///     .collect::<Result<Vec<_>, Error>>()?;
+    /// let mut claimed = 0;
+    /// for (answer, (_id, _message)) in store.try_claim_many(&operations).into_iter().zip(messages) {
+    ///     if let ClaimOutcome::Claimed(claim) = answer? {
+    ///         claimed += 1; // handle the message, then
+    ///         claim.complete(Reply::Marker)?;
+    ///     }
+    /// }
+    /// assert_eq!(claimed, 2);
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// Each answer has its own, as [`try_claim`](Self::try_claim); one that fails does not undo the others.
@@ -229,6 +261,21 @@ impl<B: Backend> IdempotencyStore<B> {
 
     /// Turns `ticket` into a claim again, with the checkpoint and the lease's end as they are stored now. One read.
     ///
+    /// ```
+    /// # use idempotency::*;
+    /// # let store = IdempotencyStore::in_memory();
+    /// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+    /// # let fingerprint = Fingerprint::builder().field("amount", "500").finish();
+    /// # let ClaimOutcome::Claimed(claim) = store.try_claim(&scope, &key, &fingerprint)? else { return Ok(()) };
+    /// let ticket = claim.into_ticket(); // plain data: send it to the worker that ends the job
+    /// let worker = std::thread::spawn({
+    ///     let store = store.clone();
+    ///     move || Ok::<_, Error>(store.resume(ticket)?.complete(Reply::Reference("job 7".into()))?)
+    /// });
+    /// # assert!(worker.join().is_ok_and(|done| done.is_ok()));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::ClaimLost`] if the claim's record is gone, completed, superseded, or in another store; any other if it could not be
     /// read. Nothing is written.
@@ -259,6 +306,15 @@ impl<B: Backend> IdempotencyStore<B> {
     }
 
     /// Deletes at most `limit` expired records. Nothing is swept unless this is called: expired records answer as absent, and stay.
+    ///
+    /// ```
+    /// # let store = idempotency::IdempotencyStore::in_memory();
+    /// let swept = store.sweep(1_000)?; // every few minutes, say
+    /// if swept.more {
+    ///     // once more, sooner
+    /// }
+    /// # Ok::<(), idempotency::Error>(())
+    /// ```
     ///
     /// # Errors
     /// It stopped; what it had removed stays removed.

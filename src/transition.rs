@@ -87,6 +87,27 @@ impl Transition {
 ///
 /// `record` meets [`Record::check`], and so does what is to be put. `next_token` is higher than every token that the store has ever
 /// granted; it is used only where [`grants`] says so, and may be [`FencingToken::FIRST`] elsewhere.
+///
+/// ```
+/// use idempotency::transition::{self, Command, Write};
+/// use idempotency::{FencingToken, Fingerprint, Outcome, Period, Timestamp};
+/// use std::time::Duration;
+///
+/// let claim = Command::Claim {
+///     fingerprint: Fingerprint::builder().field("amount", "500").finish(),
+///     lease: Period::new(Duration::from_secs(90))?,
+///     retention: Period::new(Duration::from_secs(86_400))?,
+/// };
+/// let now = Timestamp::from_millis(0);
+/// assert!(transition::grants(None, &claim, now));
+/// let first = transition::apply(None, &claim, now, FencingToken::FIRST);
+/// let Write::Put(record) = first.write else { panic!("nothing stands in the way") };
+///
+/// let second = transition::apply(Some(&record), &claim, now, FencingToken::FIRST);
+/// assert_eq!(second.write, Write::Keep);
+/// assert!(matches!(second.outcome, Outcome::InProgress { attempt: 1, .. }));
+/// # Ok::<(), idempotency::PeriodError>(())
+/// ```
 #[must_use]
 pub fn apply(
     record: Option<&Record>,
