@@ -104,3 +104,8 @@ pub use time::{
     Clock, ClockOutOfRange, ManualClock, MonotonicClock, Period, PeriodError, SystemClock, Timestamp,
 };
 pub use transition::{Command, Transition, Write};
+
+/// Runs the README's code, so that what a newcomer copies works.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
