@@ -350,7 +350,7 @@ const CHARGED: &str = "charged\n";
 
 /// A lease to watch the end of. A real one is much longer: see "Choosing lease and retention" in the README.
 fn short_lease() -> Policy {
-    Policy::new().with_lease(Duration::from_secs(2))
+    Policy::new().with_lease(Duration::from_secs(5))
 }
 
 fn fatal_payment() -> Request {
