@@ -1,0 +1,16 @@
+//! What broke other stores, as operations of this one: claiming, ownership and endings. `tests/README.md` says which test covers
+//! which case.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod claiming;
+mod clock;
+mod endings;
+mod ownership;
+mod periods;
+mod support;
+mod taken_over;
+mod tokens;
+#[cfg(feature = "sqlite")]
+mod tokens_of_a_file;

@@ -1,0 +1,149 @@
+//! What these cases need beside the fixtures: every call a claim's owner can make, what is stored byte for byte, and races.
+
+use crate::common::Fixture;
+use idempotency::testing::FaultyBackend;
+use idempotency::{
+    Backend, Claim, DynStore, Error, IdempotencyKey, IdempotencyStore, LostReason, Record, Reply, Scope,
+    StoredResponse,
+};
+use std::hash::{BuildHasher, RandomState};
+use std::hint::spin_loop;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+/// A store whose calls are counted, and fail when a test says so.
+pub type WatchedStore = IdempotencyStore<FaultyBackend<Arc<dyn Backend>>>;
+
+/// `store`'s own backend, watched: what is stored through the one is seen through the other.
+pub fn watched(store: &DynStore) -> WatchedStore {
+    IdempotencyStore::new(FaultyBackend::new(Arc::clone(store.backend())))
+        .with_policy(*store.policy())
+        .expect("the policy that the store has")
+}
+
+/// A call that needs a claim, by name.
+pub type OwnerCall = (&'static str, fn(&DynStore, Claim) -> Result<(), Error>);
+
+/// Calls that only extend or read the claim, or record its reply: where the record is gone, each of them is a loss.
+pub const WRITES_THAT_NEED_THE_RECORD: [OwnerCall; 6] = [
+    ("complete", |_, claim| Ok(claim.complete(reply("late")).map(drop)?)),
+    ("complete_for", |_, claim| Ok(claim.complete_for(Duration::from_secs(5), reply("late")).map(drop)?)),
+    ("complete by ticket", |store, claim| store.complete(&claim.into_ticket(), reply("late")).map(drop)),
+    ("renew", |_, mut claim| claim.renew()),
+    ("save_checkpoint", |_, mut claim| claim.save_checkpoint("late")),
+    ("resume", |store, claim| store.resume(claim.into_ticket()).map(drop)),
+];
+
+/// Calls that end the claim without a reply: where the record is gone there is nothing to do, and that is fine.
+pub const ENDINGS_WITHOUT_REPLY: [OwnerCall; 4] = [
+    ("release", |_, claim| claim.release()),
+    ("abandon", |_, claim| claim.abandon()),
+    ("release by ticket", |store, claim| store.release(&claim.into_ticket())),
+    ("abandon by ticket", |store, claim| store.abandon(&claim.into_ticket())),
+];
+
+/// The two calls that extend a claim's lease, by name.
+pub type Extension = (&'static str, fn(&mut Claim) -> Result<(), Error>);
+pub const EXTENSIONS: [Extension; 2] =
+    [("renew", Claim::renew), ("save_checkpoint", |claim| claim.save_checkpoint("new"))];
+
+/// Every call that needs a claim.
+pub fn owner_calls() -> impl Iterator<Item = OwnerCall> {
+    WRITES_THAT_NEED_THE_RECORD.into_iter().chain(ENDINGS_WITHOUT_REPLY)
+}
+
+/// A reply that can be told from others.
+pub fn reply(body: &'static str) -> Reply {
+    StoredResponse::new(201).with_header("x-of", body).with_body(body).into()
+}
+
+/// Why a claim was lost.
+#[track_caller]
+pub fn lost(result: Result<(), Error>) -> LostReason {
+    match result {
+        Err(Error::ClaimLost(reason)) => reason,
+        other => panic!("wanted ClaimLost, got {other:?}"),
+    }
+}
+
+/// All that is stored: one record as the store reads it, and every row as it lies in the file, where there is one.
+#[derive(Debug, PartialEq)]
+pub struct Snapshot {
+    pub record: Option<Record>,
+    #[cfg(feature = "sqlite")]
+    rows: Vec<Vec<rusqlite::types::Value>>,
+}
+
+pub fn snapshot(fixture: &Fixture, scope: &Scope, key: &IdempotencyKey) -> Snapshot {
+    Snapshot {
+        record: fixture.stored(scope, key),
+        #[cfg(feature = "sqlite")]
+        rows: fixture.path().map_or_else(Vec::new, |path| rows(&path).expect("readable rows")),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+fn rows(path: &std::path::Path) -> rusqlite::Result<Vec<Vec<rusqlite::types::Value>>> {
+    let connection = rusqlite::Connection::open(path)?;
+    let mut statement = connection.prepare("SELECT * FROM idempotency_record ORDER BY scope, key")?;
+    let columns = statement.column_count();
+    let rows = statement.query_map([], |row| (0..columns).map(|column| row.get(column)).collect())?;
+    rows.collect()
+}
+
+/// Another handle on the fixture's file, with a connection of its own, as another process has.
+#[cfg(feature = "sqlite")]
+pub fn handle_on_file(
+    fixture: &Fixture,
+    with: impl FnOnce(idempotency::SqliteOptions) -> idempotency::SqliteOptions,
+) -> DynStore {
+    use idempotency::{SqliteBackend, SqliteOptions};
+    let options = with(SqliteOptions::new().with_clock(fixture.clock.clone()));
+    let path = fixture.path().expect("a fixture on a file");
+    IdempotencyStore::new(SqliteBackend::open(path, options).expect("the fixture's file")).erase()
+}
+
+/// Draws how threads start. Printed, so that a failing run can be started the same way again.
+pub struct Random(u64);
+
+impl Random {
+    /// The seed in `IDEMPOTENCY_SEED`, or one that nobody has used.
+    pub fn for_this_run() -> Self {
+        let seed = match std::env::var("IDEMPOTENCY_SEED") {
+            Ok(seed) => seed.parse().expect("IDEMPOTENCY_SEED is a whole number"),
+            Err(_) => RandomState::new().hash_one("seed"),
+        };
+        println!("replay with IDEMPOTENCY_SEED={seed}");
+        Self(seed)
+    }
+
+    /// A number below `bound` (`SplitMix64`).
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// Runs `call` on that many threads at once, each held up a little at the start as `random` says, so that rounds differ in who
+/// comes first. Answers come in the order of the threads' numbers.
+pub fn race<T: Send>(random: &mut Random, threads: usize, call: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let barrier = Barrier::new(threads);
+    let (barrier, call) = (&barrier, &call);
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..threads)
+            .map(|number| {
+                let spins = random.below(2_000);
+                scope.spawn(move || {
+                    barrier.wait();
+                    (0..spins).for_each(|_| spin_loop());
+                    call(number)
+                })
+            })
+            .collect();
+        running.into_iter().map(|thread| thread.join().expect("a thread that ends")).collect()
+    })
+}
