@@ -12,26 +12,31 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+/// A store that reads `clock`.
+struct Clocked<C> {
+    name: &'static str,
+    store: DynStore,
+    /// Another handle on the same store: for a file one with a connection of its own, as another process has.
+    beside: DynStore,
+    clock: C,
+}
+
 /// Runs `test` on a store of each backend that reads a new `clock`. In memory there is one shard, so that every command needs the
 /// same exclusive access, as in a file.
-fn on_every_backend_with<C: Clock + Clone + 'static>(
-    clock: impl Fn() -> C,
-    test: impl Fn(&'static str, &DynStore, &C),
-) {
-    let c = clock();
-    let options = MemoryOptions::new().with_clock(c.clone()).with_shards(1);
-    test("memory", &on(MemoryBackend::new(options)), &c);
+fn on_every_backend_with<C: Clock + Clone + 'static>(clock: impl Fn() -> C, test: impl Fn(&Clocked<C>)) {
+    let own = clock();
+    let store = on(MemoryBackend::new(MemoryOptions::new().with_clock(own.clone()).with_shards(1)));
+    test(&Clocked { name: "memory", beside: store.clone(), store, clock: own });
     #[cfg(feature = "sqlite")]
     {
         use idempotency::{Durability, SqliteBackend, SqliteOptions};
-        let c = clock();
+        let own = clock();
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let options = SqliteOptions::new().with_clock(c.clone()).with_durability(Durability::Normal);
-        test(
-            "sqlite",
-            &on(SqliteBackend::open(folder.path().join("store.db"), options).expect("a fresh store")),
-            &c,
-        );
+        let handle = || {
+            let options = SqliteOptions::new().with_clock(own.clone()).with_durability(Durability::Normal);
+            on(SqliteBackend::open(folder.path().join("store.db"), options).expect("a store in that folder"))
+        };
+        test(&Clocked { name: "sqlite", store: handle(), beside: handle(), clock: own.clone() });
     }
 }
 
@@ -78,7 +83,7 @@ fn in_one_reading<T>(clock: &TickingClock, what: &str, call: impl FnOnce() -> T)
 fn every_command_and_every_look_up_reads_the_clock_once() {
     on_every_backend_with(
         || TickingClock::new(Duration::from_millis(1)),
-        |name, store, clock| {
+        |Clocked { name, store, clock, .. }| {
             let scope = scope("tenant");
             let claim = |text: &str, request: &str| {
                 let what = format!("{name}: a claim of {text} for {request}");
@@ -131,7 +136,7 @@ fn claims_are_granted_in_the_order_in_which_they_read_the_clock() {
     const CLAIMS_EACH: usize = 50;
     on_every_backend_with(
         || TickingClock::new(Duration::from_millis(20)),
-        |name, store, clock| {
+        |Clocked { name, store, clock, .. }| {
             let mut random = Random::for_this_run();
             let lease = Duration::from_millis(10);
             let store = store.with_policy(Policy::new().with_lease(lease)).expect("a usable policy");
@@ -165,7 +170,7 @@ fn claims_are_granted_in_the_order_in_which_they_read_the_clock() {
 fn a_thousand_claims_of_one_key_at_once_are_executed_once_each() {
     on_every_backend_with(
         || TickingClock::new(Duration::from_millis(1)),
-        |name, store, clock| {
+        |Clocked { name, store, clock, .. }| {
             let mut random = Random::for_this_run();
             let (scope, key, pay) = (scope("tenant"), key("hot"), asks_for("pay"));
             let granted = race(&mut random, 1_000, |_| {
@@ -232,7 +237,7 @@ impl Clock for HoldingClock {
 
 /// Makes `call` while another caller has exclusive access, and lets the clock move on by `by` before that one is done.
 fn behind_another_caller<T: Send>(
-    store: &DynStore,
+    other: &DynStore,
     clock: &HoldingClock,
     by: Duration,
     call: impl FnOnce() -> T + Send,
@@ -242,7 +247,7 @@ fn behind_another_caller<T: Send>(
     let asked = AtomicBool::new(false);
     clock.change(|gate| gate.hold_next = true);
     thread::scope(|threads| {
-        let holder = threads.spawn(|| store.forget(&scope("tenant"), &key("nothing")));
+        let holder = threads.spawn(|| other.forget(&scope("tenant"), &key("nothing")));
         clock.wait_while(|gate| !gate.holds);
         let readings = clock.gate().readings;
         let waiting = threads.spawn(|| {
@@ -260,37 +265,40 @@ fn behind_another_caller<T: Send>(
     })
 }
 
+/// Whoever is in front: a thread with the same handle, or another handle that has the file.
 #[test]
 fn what_waited_for_access_longer_than_its_lease_counts_from_the_moment_it_is_done() {
-    on_every_backend_with(HoldingClock::new, |name, store, clock| {
+    on_every_backend_with(HoldingClock::new, |Clocked { name, store, beside, clock }| {
         let (lease, retention) = (secs(30), secs(3_600));
         let policy = Policy::new().with_lease(lease).with_retention(retention);
         let store = store.with_policy(policy).expect("a usable policy");
         let (scope, pay) = (scope("tenant"), asks_for("pay"));
-        let claim = |text: &str| store.try_claim(&scope, &key(text), &pay).expect("an answer").claimed();
         let wait = secs(100);
+        for (in_front, other) in [("one handle", &store), ("two handles", beside)] {
+            let told = format!("{name}, {in_front}");
+            let claim = |text: &str| {
+                let key = key(&format!("{text}, {in_front}"));
+                store.try_claim(&scope, &key, &pay).expect("an answer").claimed()
+            };
+            let from_now = |period| clock.now().saturating_add(period);
 
-        let fresh = behind_another_caller(&store, clock, wait, || claim("fresh"));
-        assert_eq!((fresh.attempt(), fresh.lease_until()), (1, clock.now().saturating_add(lease)), "{name}");
+            let fresh = behind_another_caller(other, clock, wait, || claim("fresh"));
+            assert_eq!((fresh.attempt(), fresh.lease_until()), (1, from_now(lease)), "{told}");
 
-        claim("lapsed").abandon().expect("a claim that stands");
-        let takeover = behind_another_caller(&store, clock, wait, || claim("lapsed"));
-        assert_eq!(
-            (takeover.attempt(), takeover.lease_until()),
-            (2, clock.now().saturating_add(lease)),
-            "{name}"
-        );
+            claim("lapsed").abandon().expect("a claim that stands");
+            let takeover = behind_another_caller(other, clock, wait, || claim("lapsed"));
+            assert_eq!((takeover.attempt(), takeover.lease_until()), (2, from_now(lease)), "{told}");
 
-        for (what, extend) in EXTENSIONS {
-            let mut held = claim(what);
-            behind_another_caller(&store, clock, wait, || extend(&mut held)).expect("a claim that stands");
-            assert_eq!(held.lease_until(), clock.now().saturating_add(lease), "{name}: {what}");
+            for (what, extend) in EXTENSIONS {
+                let mut held = claim(what);
+                behind_another_caller(other, clock, wait, || extend(&mut held)).expect("a claim that stands");
+                assert_eq!(held.lease_until(), from_now(lease), "{told}: {what}");
+            }
+
+            let held = claim("completed");
+            let done = behind_another_caller(other, clock, wait, || held.complete(reply("done")));
+            let done = done.expect("a claim that nobody took over");
+            assert_eq!((done.completed_at, done.expires_at), (clock.now(), from_now(retention)), "{told}");
         }
-
-        let held = claim("completed");
-        let done = behind_another_caller(&store, clock, wait, || held.complete(reply("done")));
-        let done = done.expect("a claim that nobody took over");
-        assert_eq!(done.completed_at, clock.now(), "{name}");
-        assert_eq!(done.expires_at, clock.now().saturating_add(retention), "{name}");
     });
 }
