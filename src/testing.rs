@@ -114,6 +114,13 @@ impl<B: Backend> Backend for FaultyBackend<B> {
         self.call(|inner| inner.execute(id, command))
     }
 
+    fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
+        match self.call(|inner| Ok(inner.execute_many(batch))) {
+            Ok(answers) => answers,
+            Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
     fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
         self.call(|inner| inner.read(id))
     }
