@@ -3,6 +3,7 @@
 use crate::common::{Answer, asks_for, key, on_every_backend, scope, secs};
 use crate::support::{Random, race, reply, snapshot, watched};
 use idempotency::{ClaimOutcome, DynStore, FencingToken, Fingerprint, IdempotencyKey, Scope, State};
+use std::collections::BTreeMap;
 
 /// What became of many claims of one key.
 #[derive(Default)]
@@ -110,6 +111,41 @@ fn of_threads_that_claim_one_key_for_different_requests_one_is_granted_it_and_it
             assert_eq!(with(true, "claimed"), 1, "{}, round {round}: {answers:?}", fixture.name);
             assert_eq!(with(true, "in progress"), 3, "{}, round {round}: {answers:?}", fixture.name);
             assert_eq!(with(false, "mismatch"), 12, "{}, round {round}: {answers:?}", fixture.name);
+        }
+    });
+}
+
+/// Case 1 for batches, which go through their keys in different orders.
+#[test]
+fn of_threads_that_claim_the_same_keys_in_one_call_each_key_is_granted_once() {
+    const THREADS: usize = 8;
+    const KEYS: usize = 12;
+    const ROUNDS: usize = 15;
+    on_every_backend(|fixture| {
+        let mut random = Random::for_this_run();
+        let store = watched(&fixture.store);
+        let (scope, pay) = (scope("tenant"), asks_for("pay"));
+        for round in 0..ROUNDS {
+            let calls = store.backend().calls();
+            let answers = race(&mut random, THREADS, |thread| {
+                let named = |number: usize| key(&format!("key {round}/{}", (number + thread) % KEYS));
+                let batch: Vec<_> = (0..KEYS).map(|number| (scope.clone(), named(number), pay)).collect();
+                let answers =
+                    store.try_claim_many(&batch).into_iter().map(|answer| answer.expect("an answer"));
+                batch.iter().map(|(_, key, _)| key.clone()).zip(answers).collect::<Vec<_>>()
+            });
+            let mut by_key = BTreeMap::<_, Vec<_>>::new();
+            for (key, answer) in answers.into_iter().flatten() {
+                by_key.entry(key).or_default().push(answer);
+            }
+            assert_eq!(by_key.len(), KEYS, "{}, round {round}", fixture.name);
+            for (key, answers) in by_key {
+                let tally = Tally::of(answers);
+                let told = format!("{}, round {round}", fixture.name);
+                assert_eq!((tally.granted.len(), tally.in_progress), (1, THREADS - 1), "{told}");
+                assert_eq!(token_of(&fixture.store, &scope, &key), tally.granted.first().copied(), "{told}");
+            }
+            assert_eq!(store.backend().calls() - calls, THREADS, "{}: one call for each batch", fixture.name);
         }
     });
 }
