@@ -1,0 +1,137 @@
+//! Where threads race, and what they draw.
+
+use idempotency::{
+    Backend, DynStore, FencingToken, Fingerprint, IdempotencyKey, IdempotencyStore, ManualClock,
+    MemoryBackend, MemoryOptions, Policy, Reply, Scope, Timestamp,
+};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+pub const LEASE: Duration = Duration::from_secs(30);
+pub const RETENTION: Duration = Duration::from_secs(60);
+
+/// A store, through one handle or more.
+pub struct Arena {
+    pub name: &'static str,
+    handles: Vec<DynStore>,
+    pub clock: ManualClock,
+    #[cfg(feature = "sqlite")]
+    _file: Option<tempfile::TempDir>,
+}
+
+pub fn arenas() -> Vec<Arena> {
+    vec![
+        Arena::in_memory(),
+        #[cfg(feature = "sqlite")]
+        Arena::on_sqlite("sqlite", 1),
+        #[cfg(feature = "sqlite")]
+        Arena::on_sqlite("sqlite through two handles", 2),
+    ]
+}
+
+fn clock() -> ManualClock {
+    ManualClock::new(Timestamp::from_millis(1_000_000_000))
+}
+
+fn handle(backend: impl Backend) -> DynStore {
+    let policy = Policy::new().with_lease(LEASE).with_retention(RETENTION);
+    IdempotencyStore::new(backend).with_policy(policy).expect("a usable policy").erase()
+}
+
+impl Arena {
+    fn in_memory() -> Self {
+        let clock = clock();
+        Self {
+            name: "memory",
+            handles: vec![handle(MemoryBackend::new(MemoryOptions::new().with_clock(clock.clone())))],
+            clock,
+            #[cfg(feature = "sqlite")]
+            _file: None,
+        }
+    }
+
+    #[cfg(feature = "sqlite")]
+    fn on_sqlite(name: &'static str, handles: usize) -> Self {
+        use idempotency::{Durability, SqliteBackend, SqliteOptions};
+        let clock = clock();
+        let file = tempfile::tempdir().expect("a temporary folder");
+        let open = |_| {
+            // Durability plays no part here. The busy timeout is for a slow machine: two connections wait for each other.
+            let options = SqliteOptions::new()
+                .with_clock(clock.clone())
+                .with_durability(Durability::Normal)
+                .with_busy_timeout(Duration::from_secs(60));
+            handle(SqliteBackend::open(file.path().join("store.db"), options).expect("a store that opens"))
+        };
+        let handles = (0..handles).map(open).collect();
+        Self { name, handles, clock, _file: Some(file) }
+    }
+
+    pub fn store(&self) -> &DynStore {
+        &self.handles[0]
+    }
+
+    /// Lets `threads` threads go at once, the handles dealt out among them; gives what each came to, in order.
+    pub fn at_once<T: Send>(&self, threads: usize, act: impl Fn(usize, &DynStore) -> T + Sync) -> Vec<T> {
+        let barrier = Barrier::new(threads);
+        thread::scope(|scope| {
+            let (barrier, act) = (&barrier, &act);
+            let started: Vec<_> = (0..threads)
+                .map(|number| {
+                    let store = &self.handles[number % self.handles.len()];
+                    scope.spawn(move || {
+                        barrier.wait();
+                        act(number, store)
+                    })
+                })
+                .collect();
+            started.into_iter().map(|thread| thread.join().expect("a thread that ends well")).collect()
+        })
+    }
+}
+
+pub fn scope() -> Scope {
+    Scope::new("scope").expect("a scope")
+}
+
+pub fn key(name: &str) -> IdempotencyKey {
+    IdempotencyKey::new(name).expect("a key")
+}
+
+pub fn fingerprint() -> Fingerprint {
+    Fingerprint::builder().field("what", "it").finish()
+}
+
+/// A reply that names the claim which recorded it.
+pub fn reply_of(token: FencingToken) -> Reply {
+    Reply::Reference(token.to_string())
+}
+
+/// Random numbers from a seed (`SplitMix64`).
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// More dice, for a thread.
+    pub fn deal(&mut self) -> Self {
+        Self(self.next())
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Between `least` and `most`, both possible.
+    pub fn between(&mut self, least: usize, most: usize) -> usize {
+        let span = u64::try_from(most - least + 1).expect("a small range");
+        least + usize::try_from(self.next() % span).expect("a small range")
+    }
+}
