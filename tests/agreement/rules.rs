@@ -1,4 +1,4 @@
-//! The two tables of `docs/design.md`, "State and transitions", cell by cell.
+//! The two tables of `docs/design.md`, section "Semantics", cell by cell.
 //!
 //! How a record stands at a moment is written down with its [class](crate::classes), so that no deadline is compared here.
 
