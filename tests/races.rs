@@ -49,7 +49,7 @@ fn only_winner(about: &str, answers: Vec<ClaimOutcome>) -> Claim {
 /// Case 1.
 #[test]
 fn of_many_threads_that_claim_one_key_exactly_one_is_granted() {
-    const ROUNDS: usize = 12;
+    const ROUNDS: usize = 24;
     let mut dice = Dice::new(seed::seed());
     for arena in arenas() {
         let mut tokens = Vec::new();
@@ -71,7 +71,7 @@ fn of_many_threads_that_claim_one_key_exactly_one_is_granted() {
 /// Case 18.
 #[test]
 fn of_many_threads_that_find_a_claim_lapsed_exactly_one_takes_over() {
-    const ROUNDS: usize = 12;
+    const ROUNDS: usize = 24;
     let mut dice = Dice::new(seed::seed());
     for arena in arenas() {
         let mut owner = granted(arena.store(), "key");
@@ -122,7 +122,7 @@ fn tokens_granted_to_many_threads_are_unique_and_rise_for_each_of_them() {
 /// Cases 14 and 17: until somebody takes over, the late owner may complete; afterwards it may not.
 #[test]
 fn a_late_completion_that_races_takeovers_either_stands_or_is_lost() {
-    const ROUNDS: usize = 12;
+    const ROUNDS: usize = 24;
     let mut dice = Dice::new(seed::seed());
     for arena in arenas() {
         for round in 0..ROUNDS {

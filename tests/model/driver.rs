@@ -25,8 +25,10 @@ pub struct Kind {
 
 impl Kind {
     pub fn memory() -> Self {
-        let open = |clock| -> Box<dyn Backend> {
-            Box::new(MemoryBackend::new(MemoryOptions::new().with_clock(clock)))
+        // Shards and hash are fixed: which records a limited sweep takes must not change when a sequence is replayed.
+        let options = MemoryOptions::new().with_shards(4).with_hash_seed(1, 2);
+        let open = move |clock| -> Box<dyn Backend> {
+            Box::new(MemoryBackend::new(options.clone().with_clock(clock)))
         };
         Self { name: "memory", open: Box::new(open), survives_closing: false }
     }
