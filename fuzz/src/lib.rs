@@ -1,0 +1,3 @@
+//! What the fuzz targets run, as plain functions: a test can run them too.
+
+pub mod commands;
