@@ -1,0 +1,109 @@
+# What CI runs, and what a developer runs before a commit. `just` lists the recipes.
+# CI: `.ci/run` installs `just` and `cargo-deny`, then runs `just ci`.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+# Lists the recipes.
+_default:
+    @{{ just_executable() }} --list --unsorted
+
+# The tests and the lints: what a change must pass before it is committed.
+test: format clippy
+    cargo test
+
+# Formatting, here and in the fuzz package.
+format:
+    cargo fmt --check
+    cargo fmt --check --manifest-path fuzz/Cargo.toml
+
+# Clippy on all targets with all features; a warning fails.
+clippy:
+    cargo clippy --locked --all-features --all-targets -- -D warnings
+
+# The README's test command, as it stands there.
+cargo-test:
+    cargo test
+
+# Without SQLite, since loom can't see into it. RUSTFLAGS are global, hence a cfg and a build folder of our own. The bound on
+# preemptions, 3, stands in tests/loom.rs with its reason; LOOM_MAX_PREEMPTIONS overrides it.
+#
+# Explores every interleaving of the memory backend, up to a bound on preemptions.
+loom *filter:
+    RUSTFLAGS="--cfg idempotency_loom -D warnings" \
+        cargo test --locked --release --no-default-features --target-dir target/loom --test loom -- {{ filter }}
+
+# The documentation with all features; a warning fails, so every link leads somewhere.
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
+
+# Security advisories are left out: they live in a database that has to be fetched from the network, and a new one would fail a
+# change that has nothing to do with it. `cargo deny check advisories` looks at them.
+#
+# Checks what is in the dependency tree: bans, licences, sources.
+deny:
+    cargo deny --locked check bans licenses sources
+
+# `sqlite` without `bundled` is checked, not linked: it needs the system's SQLite only then.
+#
+# Lints the library with each combination of its features; a warning fails.
+features:
+    for features in "" sqlite bundled serde testing serde,testing sqlite,serde,testing; do \
+        echo "features: ${features:-none}"; \
+        cargo clippy --locked --quiet --lib --no-default-features --features "$features" -- -D warnings; \
+    done
+    cargo clippy --locked --quiet --lib --all-features -- -D warnings
+
+# Builds the fuzz target on stable Rust, so that it can't rot.
+fuzz-build:
+    cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --all-targets -- -D warnings
+    cargo build --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
+
+# On stable Rust: the coverage comes from LLVM's pass, and there is no unsafe code of ours for a sanitizer to look at.
+#
+# Fuzzes for a while; what it learns stays in fuzz/corpus, what it finds in fuzz/artifacts.
+fuzz seconds="60":
+    mkdir -p fuzz/corpus/commands fuzz/artifacts
+    RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+        -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1" \
+        cargo run --locked --release --manifest-path fuzz/Cargo.toml --target-dir target/fuzz \
+        --target "$(rustc --print host-tuple)" --bin commands -- \
+        -max_total_time={{ seconds }} -max_len=1024 -artifact_prefix=fuzz/artifacts/ fuzz/corpus/commands
+
+# Measures; arguments go to criterion: a filter, `--save-baseline NAME`, …
+bench *arguments:
+    cargo bench --bench claim -- {{ arguments }}
+
+# Runs each benchmark once, unmeasured, to see that it works.
+bench-test:
+    cargo test --locked --bench claim
+
+# The example: a small payment service on SQLite; arguments go to it.
+example *arguments:
+    cargo run --release --example payments -- {{ arguments }}
+
+# The README's first command, on a fresh clone of what is committed, in an empty folder.
+fresh-clone:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    commit=$(git rev-parse HEAD)
+    git clone --quiet --no-checkout . "$folder/idempotency"
+    cd "$folder/idempotency"
+    git checkout --quiet --detach "$commit"
+    unset CARGO_TARGET_DIR
+    cargo run --release --example payments
+
+# Everything, in CI's order: what fails fast comes first.
+ci:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    passed=0
+    for step in format clippy cargo-test loom doc deny features fuzz-build bench-test fresh-clone; do
+        echo "=== $step"
+        start=$SECONDS
+        {{ just_executable() }} "$step"
+        echo "=== $step took $((SECONDS - start)) s"
+        passed=$((passed + 1))
+    done
+    echo "steps: $passed passed, 0 failed"
