@@ -214,6 +214,21 @@ fn no_file_is_over_the_limit_without_a_reason() {
     assert_eq!(lengths(&house(), LONG_FILES), NONE);
 }
 
+#[test]
+fn the_oldest_rust_version_is_the_same_wherever_it_is_stated() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let expected = env!("CARGO_PKG_RUST_VERSION");
+    let statements = [
+        ("README.md", format!("Minimum Rust version: {expected}")),
+        ("CHANGELOG.md", format!("Rust {expected}")),
+        ("fuzz/Cargo.toml", format!("rust-version = \"{expected}\"")),
+    ];
+    for (file, statement) in statements {
+        let text = std::fs::read_to_string(root.join(file)).expect("a text file");
+        assert!(text.contains(&statement), "{file} does not say: {statement}");
+    }
+}
+
 /// What the rules find in a house that has, besides its own files, `text` in place of the file of `module`.
 fn found_with(module: &str, text: &str, rule: impl Fn(&[Source]) -> Vec<String>) -> Vec<String> {
     let mut house = house();
