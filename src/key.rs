@@ -1,5 +1,8 @@
 //! Who an operation belongs to and what it is called: [`Scope`], [`IdempotencyKey`], and both as a [`RecordId`].
 
+mod header_value;
+
+use self::header_value::string_item;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::Arc;
@@ -158,7 +161,10 @@ impl IdempotencyKey {
     pub fn from_header_with_max_len(value: &str, max: usize) -> Result<Self, KeyError> {
         let value = value.trim_matches([' ', '\t']);
         match value.strip_prefix('"') {
-            Some(quoted) => Self::with_max_len(unquoted(quoted)?, max),
+            Some(quoted) => {
+                let key = string_item(quoted).map_err(|problem| KeyError::MalformedHeader { problem })?;
+                Self::with_max_len(key, max)
+            }
             None => {
                 let bare = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | ',' | ';');
                 if !value.chars().all(bare) {
@@ -169,75 +175,6 @@ impl IdempotencyKey {
                 Self::with_max_len(value, max)
             }
         }
-    }
-}
-
-/// The string after its opening quote (RFC 9651, section 4.2.5), if only parameters follow its closing one.
-fn unquoted(quoted: &str) -> Result<String, KeyError> {
-    let malformed = |problem| Err(KeyError::MalformedHeader { problem });
-    let mut value = String::new();
-    let mut chars = quoted.chars();
-    loop {
-        match chars.next() {
-            Some('"') => break,
-            Some('\\') => match chars.next() {
-                Some(escaped @ ('"' | '\\')) => value.push(escaped),
-                _ => return malformed("a backslash before something other than a quote or a backslash"),
-            },
-            Some(c @ ' '..='~') => value.push(c),
-            Some(_) => return malformed("a character that a quoted key can't have"),
-            None => return malformed("no closing quote"),
-        }
-    }
-    match parameters(chars.as_str()) {
-        Some(()) => Ok(value),
-        None => malformed("something other than parameters after the closing quote"),
-    }
-}
-
-/// Reads over RFC 9651 parameters (section 4.2.3.2): `;name` or `;name=value`, whatever bare item the value is.
-fn parameters(mut rest: &str) -> Option<()> {
-    while !rest.is_empty() {
-        rest = rest.strip_prefix(';')?.trim_start_matches(' ');
-        let key_len = rest.find(|c: char| !is_parameter_key(c)).unwrap_or(rest.len());
-        let (key, after) = rest.split_at_checked(key_len)?;
-        if !key.starts_with(|c: char| c.is_ascii_lowercase() || c == '*') {
-            return None;
-        }
-        rest = match after.strip_prefix('=') {
-            Some(value) => after_bare_item(value)?,
-            None => after,
-        };
-    }
-    Some(())
-}
-
-fn is_parameter_key(c: char) -> bool {
-    c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-' | '.' | '*')
-}
-
-/// What follows a bare item. Its inside is not judged further than to find its end: parameters carry nothing for a key.
-fn after_bare_item(value: &str) -> Option<&str> {
-    if let Some(quoted) = value.strip_prefix('"') {
-        let mut escaped = false;
-        let end = quoted.find(|c: char| match (escaped, c) {
-            (true, _) => {
-                escaped = false;
-                false
-            }
-            (false, '\\') => {
-                escaped = true;
-                false
-            }
-            (false, c) => c == '"',
-        })?;
-        let (inside, after) = quoted.split_at_checked(end)?;
-        inside.chars().all(|c| matches!(c, ' '..='~')).then(|| after.strip_prefix('"'))?
-    } else {
-        let end = value.find(';').unwrap_or(value.len());
-        let (item, after) = value.split_at_checked(end)?;
-        (!item.is_empty() && item.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '"' | ',')))
-            .then_some(after)
     }
 }
 
