@@ -8,7 +8,7 @@ use std::sync::Arc;
 ///
 /// Three sizes: a whole response replays exactly and grows with the payload; a reference is small and costs a look-up; a marker is
 /// the smallest, and fits only where the reply can be made again from elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Reply {
     /// The whole response, replayed as it was.
     Response(StoredResponse),
@@ -44,6 +44,19 @@ impl Reply {
             Self::Response(response) => response.body.len(),
             Self::Reference(reference) => reference.len(),
             Self::Marker => 0,
+        }
+    }
+}
+
+/// Shows sizes instead of contents, as [`StoredResponse`] does.
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Response(response) => f.debug_tuple("Response").field(response).finish(),
+            Self::Reference(reference) => {
+                f.debug_struct("Reference").field("len", &reference.len()).finish_non_exhaustive()
+            }
+            Self::Marker => f.write_str("Marker"),
         }
     }
 }
