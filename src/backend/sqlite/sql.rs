@@ -191,6 +191,7 @@ impl Statements {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rusqlite::StatementStatus;
 
     #[test]
     fn a_prefix_is_a_plain_identifier() {
@@ -200,5 +201,37 @@ mod tests {
         for bad in ["", "9a", "a-b", "a b", "a\"", "a;", "é_", "sqlite_", "SQLite_x", &"x".repeat(65)] {
             assert!(Prefix::new(bad).is_err(), "{bad}");
         }
+    }
+
+    /// Steps that SQLite's machine takes for one sweep of a store with `live` live records. Counted, not timed.
+    fn idle_sweep_steps(live: u32) -> rusqlite::Result<i32> {
+        let Ok(prefix) = Prefix::new("t_") else { return Err(rusqlite::Error::InvalidQuery) };
+        let statements = Statements::new(&prefix);
+        let connection = rusqlite::Connection::open_in_memory()?;
+        connection.execute(&statements.create_record, [])?;
+        connection.execute(&statements.create_expiry_index, [])?;
+        let inserted = connection.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+             INSERT INTO t_record (scope, key, state, token, attempt, created_at_ms, lease_ms, retention_ms, lease_until_ms,
+               expires_at_ms, fingerprint_format, fingerprint, writer)
+             SELECT 's', i, 'in_progress', i, 1, 0, 1, 1, 1, 1000 + i, 2, zeroblob(32), 0 FROM n",
+            [live],
+        )?;
+        assert_eq!(u32::try_from(inserted), Ok(live));
+        let mut sweep = connection.prepare(&statements.sweep)?;
+        let mut has_expired = connection.prepare(&statements.has_expired)?;
+        assert_eq!(sweep.execute([1_000, 100])?, 0);
+        assert!(!has_expired.query_row([1_000], |row| row.get::<_, bool>(0))?);
+        let steps = [&sweep, &has_expired].map(|statement| statement.get_status(StatementStatus::VmStep));
+        assert_eq!(sweep.execute([1_001, 100])?, 1, "it finds the one that has expired");
+        Ok(steps.into_iter().sum())
+    }
+
+    #[test]
+    fn an_idle_sweep_costs_the_same_however_many_records_are_live() -> rusqlite::Result<()> {
+        let few = idle_sweep_steps(10)?;
+        assert!(few > 0);
+        assert_eq!(idle_sweep_steps(100_000)?, few);
+        Ok(())
     }
 }
