@@ -7,7 +7,7 @@
 mod arena;
 #[path = "races/history.rs"]
 mod history;
-#[path = "model/seed.rs"]
+#[path = "common/seed.rs"]
 mod seed;
 
 use arena::{Dice, LEASE, RETENTION, arenas, fingerprint, key, reply_of, scope};

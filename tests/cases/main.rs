@@ -9,6 +9,8 @@ mod clock;
 mod endings;
 mod ownership;
 mod periods;
+#[path = "../common/seed.rs"]
+mod seed;
 mod support;
 mod taken_over;
 mod tokens;

@@ -1,12 +1,12 @@
 //! What these cases need beside the fixtures: every call a claim's owner can make, what is stored byte for byte, and races.
 
 use crate::common::Fixture;
+use crate::seed;
 use idempotency::testing::FaultyBackend;
 use idempotency::{
     Backend, Claim, DynStore, Error, IdempotencyKey, IdempotencyStore, LostReason, Record, Reply, Scope,
     StoredResponse,
 };
-use std::hash::{BuildHasher, RandomState};
 use std::hint::spin_loop;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -108,23 +108,14 @@ pub fn handle_on_file(
 pub struct Random(u64);
 
 impl Random {
-    /// The seed in `IDEMPOTENCY_SEED`, or one that nobody has used.
+    /// From the seed that the run is repeated with, or from one that nobody has used.
     pub fn for_this_run() -> Self {
-        let seed = match std::env::var("IDEMPOTENCY_SEED") {
-            Ok(seed) => seed.parse().expect("IDEMPOTENCY_SEED is a whole number"),
-            Err(_) => RandomState::new().hash_one("seed"),
-        };
-        println!("replay with IDEMPOTENCY_SEED={seed}");
-        Self(seed)
+        Self(seed::seed())
     }
 
-    /// A number below `bound` (`SplitMix64`).
+    /// A number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
+        seed::next_number(&mut self.0) % bound
     }
 }
 

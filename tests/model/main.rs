@@ -11,6 +11,8 @@ mod driver;
 mod history;
 #[path = "../agreement/plain.rs"]
 mod plain;
+#[path = "../common/seed.rs"]
+#[expect(dead_code, reason = "proptest draws its own numbers")]
 mod seed;
 mod steps;
 

@@ -1,5 +1,6 @@
 //! Where threads race, and what they draw.
 
+use crate::seed::next_number;
 use idempotency::{
     Backend, DynStore, FencingToken, Fingerprint, IdempotencyKey, IdempotencyStore, ManualClock,
     MemoryBackend, MemoryOptions, Policy, Reply, Scope, Timestamp,
@@ -123,10 +124,7 @@ impl Dice {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        next_number(&mut self.0)
     }
 
     /// Between `least` and `most`, both possible.

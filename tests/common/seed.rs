@@ -14,3 +14,11 @@ pub fn seed() -> u64 {
     println!("replay with {VARIABLE}={seed}");
     seed
 }
+
+/// The next number after `state`, which moves on (`SplitMix64`).
+pub fn next_number(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
