@@ -1,7 +1,10 @@
 //! What callers rely on, one behaviour a test, on every backend it can apply to. `tests/README.md` says which case of
 //! `cases.md` is where.
 
-#[expect(dead_code, reason = "shared by test files that use different parts of it")]
+#[cfg_attr(
+    feature = "sqlite",
+    expect(dead_code, reason = "shared by test files that use different parts of it")
+)]
 #[path = "../common/mod.rs"]
 mod common;
 
