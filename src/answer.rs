@@ -2,7 +2,7 @@
 
 use crate::claim::Claim;
 use crate::outcome::{Completed, FingerprintMismatch};
-use crate::time::Timestamp;
+use crate::time::{Timestamp, whole_millis};
 use std::time::Duration;
 
 /// What a claim was answered. Exactly one caller of many gets `Claimed`.
@@ -39,7 +39,8 @@ impl<C> ClaimOutcome<C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InProgress {
-    /// When to ask again: a hint for polling, not the rest of the lease. At least 1 ms, never beyond the lease's end.
+    /// When to ask again: a hint for polling, not the rest of the lease. Whole milliseconds, rounded up, at least 1; never beyond
+    /// the lease's end.
     pub retry_after: Duration,
     /// Until when the other claim stands, unless it is renewed.
     pub lease_until: Timestamp,
@@ -50,7 +51,7 @@ pub struct InProgress {
 impl InProgress {
     pub(crate) fn new(lease_until: Timestamp, attempt: u32, now: Timestamp, hint: Duration) -> Self {
         let left = lease_until.saturating_since(now);
-        Self { retry_after: hint.min(left).max(Duration::from_millis(1)), lease_until, attempt }
+        Self { retry_after: whole_millis(hint).min(left).max(Duration::from_millis(1)), lease_until, attempt }
     }
 
     /// `retry_after` as a `Retry-After` header has it (RFC 9110, section 10.2.3): whole seconds, rounded up, at least 1.

@@ -12,7 +12,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::{IdempotencyKey, RecordId, Scope};
 use crate::outcome::{Completed, Grant, LostReason, Outcome};
 use crate::policy::{MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN};
-use crate::record::FencingToken;
+use crate::record::{FencingToken, Unshown};
 use crate::reply::Reply;
 use crate::time::{Period, Timestamp};
 use crate::transition::{self, Command};
@@ -334,7 +334,7 @@ impl fmt::Debug for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Claim")
             .field("ticket", &self.ticket)
-            .field("checkpoint_len", &self.checkpoint.as_ref().map(Bytes::len))
+            .field("checkpoint", &self.checkpoint.as_ref().map(Unshown))
             .field("lease_until", &self.lease_until)
             .finish_non_exhaustive()
     }

@@ -41,7 +41,7 @@ pub enum Error {
     /// The reply's headers are over the limit. The claim stands.
     #[error("reply headers of {len} bytes are larger than {max} bytes")]
     HeadersTooLarge {
-        /// The length of all names and values in bytes.
+        /// What they come to; see [`StoredResponse::headers_len`](crate::StoredResponse::headers_len).
         len: usize,
         /// The most they may have.
         max: usize,

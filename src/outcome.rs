@@ -1,6 +1,6 @@
 //! What came of a command: [`Outcome`], and the parts of it that callers see as they are.
 
-use crate::record::{FencingToken, Record, State};
+use crate::record::{FencingToken, Record, State, Unshown};
 use crate::reply::Reply;
 use crate::time::Timestamp;
 use bytes::Bytes;
@@ -50,7 +50,7 @@ pub enum Outcome {
 }
 
 /// A claim that was granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Grant {
     /// Proof of the claim.
     pub token: FencingToken,
@@ -72,6 +72,17 @@ impl Grant {
             lease_until: record.lease_until,
             checkpoint: record.checkpoint.clone(),
         }
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant")
+            .field("token", &self.token)
+            .field("attempt", &self.attempt)
+            .field("lease_until", &self.lease_until)
+            .field("checkpoint", &self.checkpoint.as_ref().map(Unshown))
+            .finish()
     }
 }
 

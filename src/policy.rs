@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// The largest reply payload (body or reference) that a policy may allow, in bytes: 256 MiB.
 pub const MAX_REPLY_LEN: usize = 256 * 1024 * 1024;
-/// The largest sum of all header names and values of a reply, in bytes: 64 KiB.
+/// The most that the headers of a reply may come to, in bytes: 64 KiB, all names and values and 32 bytes for each header.
 pub const MAX_HEADERS_LEN: usize = 64 * 1024;
 /// The largest checkpoint, in bytes: 64 KiB.
 pub const MAX_CHECKPOINT_LEN: usize = 64 * 1024;

@@ -45,7 +45,7 @@ pub enum State {
 }
 
 /// One operation as it is stored under its [`RecordId`](crate::RecordId).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Record {
     /// What the operation asks for.
     pub fingerprint: Fingerprint,
@@ -106,6 +106,34 @@ impl Record {
             return Ok(());
         };
         Err(Violation { broken })
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("fingerprint", &self.fingerprint)
+            .field("state", &self.state)
+            .field("token", &self.token)
+            .field("attempt", &self.attempt)
+            .field("created_at", &self.created_at)
+            .field("lease", &self.lease)
+            .field("retention", &self.retention)
+            .field("lease_until", &self.lease_until)
+            .field("completed_at", &self.completed_at)
+            .field("expires_at", &self.expires_at)
+            .field("checkpoint", &self.checkpoint.as_ref().map(Unshown))
+            .field("reply", &self.reply)
+            .finish()
+    }
+}
+
+/// Bytes of the caller's that must not end in a log: personal data more often than not. `Debug` shows how many they are.
+pub(crate) struct Unshown<'a>(pub(crate) &'a Bytes);
+
+impl fmt::Debug for Unshown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
     }
 }
 

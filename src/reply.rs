@@ -135,12 +135,14 @@ impl StoredResponse {
         self.headers().filter(|(name, _)| REPLAYABLE.iter().any(|kept| kept.eq_ignore_ascii_case(name)))
     }
 
-    /// The bytes that the limit on headers counts: all names and values.
+    /// What the limit on headers counts: the bytes of all names and values, and 32 more a header, so that empty ones are not
+    /// without limit (as in HTTP/2; RFC 9113, section 6.5.2).
     #[must_use]
     pub fn headers_len(&self) -> usize {
-        self.headers
-            .iter()
-            .fold(0, |len: usize, (name, value)| len.saturating_add(name.len()).saturating_add(value.len()))
+        const EACH: usize = 32;
+        self.headers.iter().fold(0, |len: usize, (name, value)| {
+            len.saturating_add(name.len()).saturating_add(value.len()).saturating_add(EACH)
+        })
     }
 }
 

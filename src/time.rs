@@ -249,6 +249,11 @@ pub(crate) fn wall_clock_nanos() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX).max(1)
 }
 
+/// `duration` in whole milliseconds, a part of one rounded up.
+pub(crate) fn whole_millis(duration: Duration) -> Duration {
+    Duration::from_millis(millis_rounded_up(duration).unsigned_abs())
+}
+
 #[expect(clippy::as_conversions, reason = "`try_from` is not const; what does not fit is caught before")]
 const fn millis_rounded_up(duration: Duration) -> i64 {
     const MOST: u64 = i64::MAX.unsigned_abs();

@@ -5,13 +5,14 @@
 
 use crate::fingerprint::Fingerprint;
 use crate::outcome::{Completed, FingerprintMismatch, Grant, LostReason, Outcome};
-use crate::record::{FencingToken, Record, State};
+use crate::record::{FencingToken, Record, State, Unshown};
 use crate::reply::Reply;
 use crate::time::{Period, Timestamp};
 use bytes::Bytes;
+use std::fmt;
 
 /// What can be asked of one record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Command {
     /// Become the owner of the operation, or hear what stands in the way.
     Claim {
@@ -55,6 +56,26 @@ pub enum Command {
     },
     /// Delete the record, whoever owns it.
     Forget,
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim { fingerprint, lease, retention } => {
+                f.debug_tuple("Claim").field(fingerprint).field(lease).field(retention).finish()
+            }
+            Self::Complete { token, reply, retention } => {
+                f.debug_tuple("Complete").field(token).field(reply).field(retention).finish()
+            }
+            Self::Renew { token } => f.debug_tuple("Renew").field(token).finish(),
+            Self::Checkpoint { token, bytes } => {
+                f.debug_tuple("Checkpoint").field(token).field(&Unshown(bytes)).finish()
+            }
+            Self::Release { token } => f.debug_tuple("Release").field(token).finish(),
+            Self::Abandon { token } => f.debug_tuple("Abandon").field(token).finish(),
+            Self::Forget => f.write_str("Forget"),
+        }
+    }
 }
 
 /// What is to be stored under the record's id.

@@ -80,20 +80,21 @@ fn a_policy_above_the_largest_reply_limit_is_refused() {
     });
 }
 
-/// Case 30, for headers: all names and values count.
+/// Case 30, for headers: all names and values count, and 32 bytes for each header.
 #[test]
 fn headers_at_the_limit_replay_whole_and_larger_ones_leave_the_claim_standing() {
-    let one = |len: usize| StoredResponse::new(200).with_header("n", vec![b'v'; len - 1]);
-    let name_only = |len: usize| StoredResponse::new(200).with_header("n".repeat(len), "");
-    let many = |len: usize| {
-        (0..len / 64)
-            .fold(StoredResponse::new(200), |response, _| {
-                response.with_header("n".repeat(32), "v".repeat(32))
-            })
-            .with_header("n".repeat(len % 64), "")
+    const EACH: usize = 32;
+    let one = |len: usize| StoredResponse::new(200).with_header("n", vec![b'v'; len - EACH - 1]);
+    let name_only = |len: usize| StoredResponse::new(200).with_header("n".repeat(len - EACH), "");
+    let filled_up = |len: usize, name: &str, value: &'static str| {
+        let count = len / (EACH + name.len() + value.len()) - 1;
+        let headers = (0..count).fold(StoredResponse::new(200), |r, _| r.with_header(name, value));
+        headers.with_header("n".repeat(len - count * (EACH + name.len() + value.len()) - EACH), "")
     };
-    let shapes: [(&str, &dyn Fn(usize) -> StoredResponse); 3] =
-        [("one", &one), ("name", &name_only), ("many", &many)];
+    let many = |len: usize| filled_up(len, "name", "value");
+    let empty = |len: usize| filled_up(len, "", "");
+    let shapes: [(&str, &dyn Fn(usize) -> StoredResponse); 4] =
+        [("one", &one), ("name", &name_only), ("many", &many), ("empty", &empty)];
     on_every_backend(|fixture| {
         let (tenant, request) = (scope("acct_1"), asks_for("pay"));
         for (shape, of_len) in shapes {
