@@ -202,6 +202,9 @@ fn the_hint_to_retry_is_never_beyond_the_lease_and_never_zero() {
         (secs(90), Duration::ZERO, 0, ms(1), 1),
         (secs(90), Duration::from_nanos(1), 0, ms(1), 1),
         (secs(90), Duration::ZERO, 89_999, ms(1), 1),
+        // A part of a millisecond rounds up.
+        (secs(90), Duration::from_micros(1_500), 0, ms(2), 1),
+        (secs(90), Duration::from_nanos(1_000_000_001), 0, ms(1_001), 2),
         // The header has whole seconds, rounded up.
         (secs(90), ms(1_001), 0, ms(1_001), 2),
         (secs(90), ms(2_000), 0, ms(2_000), 2),

@@ -1,7 +1,7 @@
 //! Names go into logs as digests: what is printed of a scope, a key, a claim, a ticket or an error never shows a value.
 
 use crate::common::{Answer, asks_for, on_every_backend};
-use idempotency::{IdempotencyKey, RecordId, Reply, Scope, StoredResponse, Ticket};
+use idempotency::{Command, Grant, IdempotencyKey, RecordId, Reply, Scope, StoredResponse, Ticket};
 use std::error::Error as StdError;
 use std::fmt::{Debug, Display};
 
@@ -85,6 +85,11 @@ fn claims_tickets_and_answers_print_without_what_they_carry() {
         claim.save_checkpoint(SAVED).expect("a checkpoint");
         assert_debug_is_discreet(&claim);
         assert_debug_is_discreet(&claim.ticket());
+        let record = fixture.stored(&tenant, &name).expect("the record");
+        assert_eq!(record.checkpoint.as_deref(), Some(SAVED.as_bytes()));
+        assert_debug_is_discreet(&record);
+        assert_debug_is_discreet(&Grant::of(&record));
+        assert_debug_is_discreet(&Command::Checkpoint { token: record.token, bytes: SAVED.into() });
         assert_debug_is_discreet(&fixture.store.try_claim(&tenant, &name, &request).expect("in progress"));
         assert_debug_is_discreet(
             &fixture.store.try_claim(&tenant, &name, &asks_for("other")).expect("a mismatch"),
