@@ -7,10 +7,31 @@ use crate::outcome::LostReason;
 use crate::policy::PolicyError;
 use crate::time::{ClockOutOfRange, PeriodError};
 use std::error::Error as StdError;
+use std::ops::Deref;
 use std::sync::Arc;
 
-/// The error underneath, whatever the backend's library calls it. Shared, so that one failure can be told to many callers.
-pub type Source = Arc<dyn StdError + Send + Sync>;
+/// The error underneath, whatever the backend's library calls it: [`std::error::Error::source`] gives it for downcasting. Shared,
+/// so that one failure can be told to many callers.
+#[derive(Clone, Debug)]
+pub struct Source(Arc<dyn StdError + Send + Sync>);
+
+impl Source {
+    fn new(error: impl StdError + Send + Sync + 'static) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+// Not an error itself: what `source()` gives must be the one inside.
+impl Deref for Source {
+    type Target = dyn StdError + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+/// A result of the store.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation of the store was not done, or may not have been.
 ///
@@ -143,50 +164,50 @@ pub struct BackendError(Error);
 impl BackendError {
     /// The storage could not be had in time; nothing was done.
     #[must_use]
-    pub const fn busy(source: Option<Source>) -> Self {
-        Self(Error::Busy(source))
+    pub const fn busy() -> Self {
+        Self(Error::Busy(None))
     }
 
     /// The storage can't be reached; nothing was done.
     #[must_use]
-    pub const fn unavailable(source: Option<Source>) -> Self {
-        Self(Error::Unavailable(source))
+    pub const fn unavailable() -> Self {
+        Self(Error::Unavailable(None))
     }
 
     /// The command may have been executed, or not.
     #[must_use]
-    pub const fn indefinite(source: Option<Source>) -> Self {
-        Self(Error::Indefinite(source))
+    pub const fn indefinite() -> Self {
+        Self(Error::Indefinite(None))
     }
 
     /// There is no room; nothing was done.
     #[must_use]
-    pub const fn full(source: Option<Source>) -> Self {
-        Self(Error::Full(source))
+    pub const fn full() -> Self {
+        Self(Error::Full(None))
     }
 
     /// The storage can't be written; nothing was done.
     #[must_use]
-    pub const fn read_only(source: Option<Source>) -> Self {
-        Self(Error::ReadOnly(source))
+    pub const fn read_only() -> Self {
+        Self(Error::ReadOnly(None))
     }
 
     /// The storage can't be opened.
     #[must_use]
-    pub const fn cannot_open(source: Option<Source>) -> Self {
-        Self(Error::CannotOpen(source))
+    pub const fn cannot_open() -> Self {
+        Self(Error::CannotOpen(None))
     }
 
     /// What is stored is damaged; nothing was done.
     #[must_use]
-    pub const fn corrupt(what: &'static str, source: Option<Source>) -> Self {
-        Self(Error::Corrupt { what, source })
+    pub const fn corrupt(what: &'static str) -> Self {
+        Self(Error::Corrupt { what, source: None })
     }
 
     /// The storage belongs to something else; nothing was done.
     #[must_use]
-    pub const fn foreign(what: &'static str, source: Option<Source>) -> Self {
-        Self(Error::Foreign { what, source })
+    pub const fn foreign(what: &'static str) -> Self {
+        Self(Error::Foreign { what, source: None })
     }
 
     /// The storage was written by a newer version.
@@ -216,7 +237,25 @@ impl BackendError {
     /// Anything else; nothing was done.
     #[must_use]
     pub fn other(source: impl StdError + Send + Sync + 'static) -> Self {
-        Self(Error::Other(Arc::new(source)))
+        Self(Error::Other(Source::new(source)))
+    }
+
+    /// The same, with the error underneath, where there is room for one.
+    #[must_use]
+    pub fn with_source(mut self, error: impl StdError + Send + Sync + 'static) -> Self {
+        match &mut self.0 {
+            Error::Busy(source)
+            | Error::Unavailable(source)
+            | Error::Indefinite(source)
+            | Error::Full(source)
+            | Error::ReadOnly(source)
+            | Error::CannotOpen(source)
+            | Error::Corrupt { source, .. }
+            | Error::Foreign { source, .. } => *source = Some(Source::new(error)),
+            Error::Other(source) => *source = Source::new(error),
+            _ => {}
+        }
+        self
     }
 
     /// See [`Error::is_transient`].

@@ -50,6 +50,7 @@
 
 #![forbid(unsafe_code)]
 #![deny(
+    missing_debug_implementations,
     missing_docs,
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
@@ -90,7 +91,7 @@ pub use backend::memory::{MemoryBackend, MemoryOptions};
 pub use backend::sqlite::{Durability, SqliteBackend, SqliteOptions};
 pub use backend::{Backend, StoreId, Swept};
 pub use claim::{Claim, CompleteError, Ticket};
-pub use error::{BackendError, Error, Source};
+pub use error::{BackendError, Error, Result, Source};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use key::{IdempotencyKey, KeyError, MAX_KEY_LEN, RecordId, Scope};
 pub use outcome::{Completed, FingerprintMismatch, Grant, LostReason, Outcome};

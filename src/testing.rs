@@ -9,7 +9,7 @@ use crate::outcome::Outcome;
 use crate::record::Record;
 use crate::time::Timestamp;
 use crate::transition::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// When, in a call, a [`FaultyBackend`] fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,11 +99,11 @@ impl<B> FaultyBackend<B> {
     fn call<T>(&self, call: impl FnOnce(&B) -> Result<T, BackendError>) -> Result<T, BackendError> {
         let fault = self.plan().next();
         if fault == Some(Fault::Before) {
-            return Err(BackendError::unavailable(Some(Arc::new(Injected(Fault::Before)))));
+            return Err(BackendError::unavailable().with_source(Injected(Fault::Before)));
         }
         let answer = call(&self.inner);
         match fault {
-            Some(_) => Err(BackendError::indefinite(Some(Arc::new(Injected(Fault::After))))),
+            Some(_) => Err(BackendError::indefinite().with_source(Injected(Fault::After))),
             None => answer,
         }
     }

@@ -54,7 +54,7 @@ impl MemoryOptions {
         Self {
             clock: Arc::new(MonotonicClock::new()),
             max_records: 10_000_000,
-            max_bytes: 1 << 32,
+            max_bytes: usize::try_from(1_u64 << 32).unwrap_or(usize::MAX),
             shards: available_parallelism().map_or(1, usize::from).saturating_mul(SHARDS_PER_CORE),
             hash_seed: (seed.hash_one(0), seed.hash_one(1)),
             first_token: None,
@@ -239,7 +239,7 @@ impl Backend for MemoryBackend {
             }
             // One batch may not be enough: replies are taken beyond the limit, and others claim the room that it makes.
             if self.sweep(SWEEP_BATCH)?.removed == 0 {
-                return Err(BackendError::full(None));
+                return Err(BackendError::full());
             }
         }
     }

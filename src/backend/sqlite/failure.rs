@@ -1,38 +1,41 @@
 //! What an error of SQLite means for the command that met it.
 
-use crate::error::{BackendError, Source};
-use rusqlite::ErrorCode;
-use std::sync::Arc;
+use crate::error::BackendError;
+use rusqlite::{Error, ErrorCode};
 
 /// For errors before a commit: the transaction is rolled back, and nothing was done.
-pub(super) fn before_commit(error: rusqlite::Error) -> BackendError {
-    let Some(code) = error.sqlite_error_code() else {
-        // Not SQLite's word but rusqlite's, about a value: a column does not hold what the schema says it holds.
-        return BackendError::corrupt("a stored value has the wrong type", Some(Arc::new(error)));
-    };
-    let make: fn(Option<Source>) -> BackendError = match code {
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
-            BackendError::busy
-        }
-        ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted => {
-            BackendError::unavailable
-        }
-        ErrorCode::DiskFull => BackendError::full,
-        ErrorCode::ReadOnly => BackendError::read_only,
-        ErrorCode::CannotOpen | ErrorCode::PermissionDenied => BackendError::cannot_open,
-        ErrorCode::DatabaseCorrupt => |source| BackendError::corrupt("the database file is damaged", source),
-        ErrorCode::NotADatabase => |source| BackendError::foreign("the file is no SQLite database", source),
+pub(super) fn before_commit(error: Error) -> BackendError {
+    let failure = match &error {
+        Error::SqliteFailure(failure, _) => match failure.code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+                BackendError::busy()
+            }
+            ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted => {
+                BackendError::unavailable()
+            }
+            ErrorCode::DiskFull => BackendError::full(),
+            ErrorCode::ReadOnly => BackendError::read_only(),
+            ErrorCode::CannotOpen | ErrorCode::PermissionDenied => BackendError::cannot_open(),
+            ErrorCode::DatabaseCorrupt => BackendError::corrupt("the database file is damaged"),
+            ErrorCode::NotADatabase => BackendError::foreign("the file is no SQLite database"),
+            _ => return BackendError::other(error),
+        },
+        Error::FromSqlConversionFailure(..)
+        | Error::InvalidColumnType(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::Utf8Error(..) => BackendError::corrupt("a stored value is not what its column holds"),
+        Error::NulError(_) => BackendError::invalid_option("a path or a name has a NUL in it"),
         _ => return BackendError::other(error),
     };
-    make(Some(Arc::new(error)))
+    failure.with_source(error)
 }
 
 /// For an error of the commit itself: it may stand in the file all the same.
-pub(super) fn of_commit(error: rusqlite::Error) -> BackendError {
-    BackendError::indefinite(Some(Arc::new(error)))
+pub(super) fn of_commit(error: Error) -> BackendError {
+    BackendError::indefinite().with_source(error)
 }
 
 /// Whether SQLite could not read or lock the file, as opposed to finding something else in it than was asked for.
-pub(super) fn is_of_the_file(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code().is_some_and(|code| code != ErrorCode::Unknown)
+pub(super) fn is_of_the_file(error: &Error) -> bool {
+    matches!(error, Error::SqliteFailure(failure, _) if failure.code != ErrorCode::Unknown)
 }

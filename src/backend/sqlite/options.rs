@@ -67,15 +67,15 @@ impl SqliteOptions {
     }
 
     /// How long a command waits for other processes that write to the file before it fails with
-    /// [`Error::Busy`](crate::Error::Busy).
+    /// [`Error::Busy`](crate::Error::Busy). At most 24 days; a longer one counts as that.
     #[must_use]
     pub fn with_busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self
     }
 
-    /// What the names of the store's two tables start with: 1 to 64 ASCII letters, digits and underscores. Stores with different
-    /// prefixes in one file are different stores.
+    /// What the names of the store's two tables start with: 1 to 64 ASCII letters, digits and underscores; case is ignored, as in
+    /// all of SQLite's names. Stores with different prefixes in one file are different stores.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();

@@ -11,7 +11,6 @@ use bytes::{Buf, BufMut, Bytes};
 use rusqlite::types::FromSql;
 use rusqlite::{Row, Statement, params};
 use sha2::{Digest, Sha256};
-use std::sync::Arc;
 
 const IN_PROGRESS: &str = "in_progress";
 const COMPLETED: &str = "completed";
@@ -38,43 +37,60 @@ impl Columns<'_> {
     }
 }
 
-/// The record that `row` holds under `id`, its checksums verified.
-pub(super) fn read(row: &Row<'_>, id: &RecordId) -> Result<Record, BackendError> {
+/// What is to become of the checkpoint of a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Checkpoint {
+    /// It is handed out or written again, so it is verified.
+    Read,
+    /// It is replaced, dropped, or of no interest: damage to it must not stand in the way.
+    Leave,
+}
+
+/// The record that `row` holds under `id`, its checksums verified; none if it has expired, whatever else may be wrong with it.
+pub(super) fn read(
+    row: &Row<'_>,
+    id: &RecordId,
+    now: Timestamp,
+    checkpoint: Checkpoint,
+) -> Result<Option<Record>, BackendError> {
     let mut columns = Columns { row, next: 0 };
+    let expires_at = Timestamp::from_millis(columns.next()?);
+    if expires_at.is_over(now) {
+        return Ok(None);
+    }
     let state = match columns.next::<String>()?.as_str() {
         IN_PROGRESS => State::InProgress,
         COMPLETED => State::Completed,
-        _ => return Err(corrupt("a record's state is unknown")),
+        _ => return Err(BackendError::corrupt("a record's state is unknown")),
     };
-    let token = FencingToken::new(columns.next()?).ok_or(corrupt("a record's token is below 1"))?;
+    let token =
+        FencingToken::new(columns.next()?).ok_or(BackendError::corrupt("a record's token is below 1"))?;
     let attempt = columns.next()?;
     let created_at = Timestamp::from_millis(columns.next()?);
     let lease = period(columns.next()?)?;
     let retention = period(columns.next()?)?;
     let lease_until = Timestamp::from_millis(columns.next()?);
     let completed_at = columns.next::<Option<i64>>()?.map(Timestamp::from_millis);
-    let expires_at = Timestamp::from_millis(columns.next()?);
     let fingerprint = Fingerprint::from_stored(columns.next()?, columns.next()?);
     let kind: Option<String> = columns.next()?;
     let status: Option<u16> = columns.next()?;
     let reply_checksum: Option<Checksum> = columns.next()?;
-    let checkpoint_checksum: Option<Checksum> = columns.next()?;
     let stored = StoredReply {
         status,
         reference: columns.next()?,
         headers: columns.next_bytes()?,
         body: columns.next_bytes()?,
     };
-    let checkpoint = columns.next_bytes()?;
-    if checkpoint.as_deref().map(|bytes| checkpoint_sum(id, bytes)) != checkpoint_checksum {
-        return Err(corrupt("a checkpoint does not match its checksum"));
-    }
+    let checkpoint = match checkpoint {
+        Checkpoint::Leave => None,
+        Checkpoint::Read => read_checkpoint(&mut columns, id)?,
+    };
     let reply = match kind {
         None => None,
         Some(kind) if reply_checksum == Some(stored.sum(id, &fingerprint, &kind)) => {
-            Some(stored.into_reply(&kind).ok_or(corrupt("a reply is malformed"))?)
+            Some(stored.into_reply(&kind).ok_or(BackendError::corrupt("a reply is malformed"))?)
         }
-        Some(_) => return Err(corrupt("a reply does not match its checksum")),
+        Some(_) => return Err(BackendError::corrupt("a reply does not match its checksum")),
     };
     let record = Record {
         fingerprint,
@@ -91,10 +107,18 @@ pub(super) fn read(row: &Row<'_>, id: &RecordId) -> Result<Record, BackendError>
         reply,
     };
     match record.check() {
-        Ok(()) => Ok(record),
-        Err(violation) => {
-            Err(BackendError::corrupt("a record breaks an invariant", Some(Arc::new(violation))))
-        }
+        Ok(()) => Ok(Some(record)),
+        Err(violation) => Err(BackendError::corrupt("a record breaks an invariant").with_source(violation)),
+    }
+}
+
+fn read_checkpoint(columns: &mut Columns<'_>, id: &RecordId) -> Result<Option<Bytes>, BackendError> {
+    let checksum: Option<Checksum> = columns.next()?;
+    let checkpoint = columns.next_bytes()?;
+    if checkpoint.as_deref().map(|bytes| checkpoint_sum(id, bytes)) == checksum {
+        Ok(checkpoint)
+    } else {
+        Err(BackendError::corrupt("a checkpoint does not match its checksum"))
     }
 }
 
@@ -133,12 +157,9 @@ pub(super) fn update(
     ])
 }
 
-fn corrupt(what: &'static str) -> BackendError {
-    BackendError::corrupt(what, None)
-}
-
 fn period(millis: i64) -> Result<Period, BackendError> {
-    Period::from_millis(millis).map_err(|_| corrupt("a record's lease or retention is out of range"))
+    Period::from_millis(millis)
+        .map_err(|_| BackendError::corrupt("a record's lease or retention is out of range"))
 }
 
 /// The columns of a reply.

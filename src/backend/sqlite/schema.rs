@@ -6,7 +6,6 @@ use crate::backend::sqlite::sql::Statements;
 use crate::error::BackendError;
 use crate::time::wall_clock_nanos;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use std::sync::Arc;
 
 /// The version that this crate writes, and the newest that it reads.
 const VERSION: i64 = 1;
@@ -35,27 +34,22 @@ pub(super) fn recognise(
     match tables {
         0 => return Ok(None),
         2 => {}
-        _ => return Err(BackendError::foreign("one of the store's two tables is missing", None)),
+        _ => return Err(BackendError::foreign("one of the store's two tables is missing")),
     }
     let meta = connection
         .query_row(&statements.read_meta, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 16]>(1)?)));
     let (version, store_id) = match meta {
         Ok(meta) => meta,
-        Err(error @ rusqlite::Error::SqliteFailure(..)) if failure::is_of_the_file(&error) => {
-            return Err(before_commit(error));
-        }
+        Err(error) if failure::is_of_the_file(&error) => return Err(before_commit(error)),
         Err(error) => {
-            return Err(BackendError::foreign(
-                "the store's meta table has another form",
-                Some(Arc::new(error)),
-            ));
+            return Err(BackendError::foreign("the store's meta table has another form").with_source(error));
         }
     };
     if version > VERSION {
         return Err(BackendError::newer_schema(version, VERSION));
     }
     if version < VERSION {
-        return Err(BackendError::foreign("the store's schema version is below the first", None));
+        return Err(BackendError::foreign("the store's schema version is below the first"));
     }
     Ok(Some(StoreId::from_bytes(store_id)))
 }

@@ -57,9 +57,10 @@ const INSERT_META: &str =
 
 const READ_META: &str = "SELECT schema_version, store_id FROM main.{p}meta";
 
-/// Which of the two tables there are.
-const COUNT_TABLES: &str =
-    "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name IN ('{p}record', '{p}meta')";
+/// How many of the two names are taken, by a table or by anything else that a table of that name can't stand beside.
+const COUNT_TABLES: &str = "
+SELECT count(*) FROM main.sqlite_schema
+WHERE type <> 'trigger' AND name COLLATE NOCASE IN ('{p}record', '{p}meta')";
 
 const RAISE_LAST_TOKEN: &str = "UPDATE main.{p}meta SET last_token = max(last_token, ?1)";
 
@@ -103,9 +104,9 @@ WHERE stored.expires_at_ms <= ?4
 
 /// The columns in the order in which `row` reads them.
 const READ: &str = "
-SELECT state, token, attempt, created_at_ms, lease_ms, retention_ms, lease_until_ms, completed_at_ms, expires_at_ms,
-  fingerprint_format, fingerprint, reply_kind, reply_status, reply_checksum, checkpoint_checksum,
-  reply_reference, reply_headers, reply_body, checkpoint
+SELECT expires_at_ms, state, token, attempt, created_at_ms, lease_ms, retention_ms, lease_until_ms, completed_at_ms,
+  fingerprint_format, fingerprint, reply_kind, reply_status, reply_checksum, reply_reference, reply_headers, reply_body,
+  checkpoint_checksum, checkpoint
 FROM main.{p}record WHERE scope = ?1 AND key = ?2";
 
 /// Writes what any command but a claim may change. The token is the one that was read: no other claim's row can be hit.
@@ -117,12 +118,21 @@ WHERE scope = ?1 AND key = ?2 AND token = ?3";
 
 const DELETE: &str = "DELETE FROM main.{p}record WHERE scope = ?1 AND key = ?2 AND token = ?3";
 
+/// Reads nothing of the row but its expiry, so that an operator can remove a damaged one.
+const FORGET: &str = "DELETE FROM main.{p}record WHERE scope = ?1 AND key = ?2 AND expires_at_ms > ?3";
+
 /// The condition stands twice: what is deleted is judged where it is deleted, not only where it was chosen.
 const SWEEP: &str = "
 DELETE FROM main.{p}record WHERE expires_at_ms <= ?1 AND rowid IN (
   SELECT rowid FROM main.{p}record WHERE expires_at_ms <= ?1 ORDER BY expires_at_ms LIMIT ?2)";
 
 const HAS_EXPIRED: &str = "SELECT EXISTS (SELECT 1 FROM main.{p}record WHERE expires_at_ms <= ?1)";
+
+/// Turns the file to write-ahead logging, and answers with the mode that it has then.
+pub(super) const USE_WRITE_AHEAD_LOG: &str = "PRAGMA main.journal_mode = WAL";
+
+/// A number for a connection, to tell its claims from others'.
+pub(super) const DRAW_WRITER: &str = "SELECT random()";
 
 /// What the names of a store's tables start with, so that they can live in the application's own file beside its tables.
 #[derive(Clone, Debug)]
@@ -136,7 +146,8 @@ impl Prefix {
         let starts_well = prefix.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         let reserved = prefix.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_"));
         if letters && starts_well && !reserved && prefix.len() <= Self::MAX_LEN {
-            Ok(Self(prefix.to_owned()))
+            // SQLite's names ignore case, so two spellings of one prefix must be one store.
+            Ok(Self(prefix.to_ascii_lowercase()))
         } else {
             Err(BackendError::invalid_option(
                 "a table prefix has 1 to 64 ASCII letters, digits and underscores, and starts with no digit and not with sqlite_",
@@ -145,47 +156,39 @@ impl Prefix {
     }
 }
 
-/// The statements for one prefix.
-#[derive(Debug)]
-pub(super) struct Statements {
-    pub(super) create_record: String,
-    pub(super) create_expiry_index: String,
-    pub(super) create_meta: String,
-    pub(super) insert_meta: String,
-    pub(super) read_meta: String,
-    pub(super) count_tables: String,
-    pub(super) raise_last_token: String,
-    pub(super) read_last_token: String,
-    pub(super) write_last_token: String,
-    pub(super) claim: String,
-    pub(super) read: String,
-    pub(super) update: String,
-    pub(super) delete: String,
-    pub(super) sweep: String,
-    pub(super) has_expired: String,
+macro_rules! statements {
+    ($($name:ident: $template:ident,)*) => {
+        /// The statements for one prefix.
+        #[derive(Debug)]
+        pub(super) struct Statements {
+            $(pub(super) $name: String,)*
+        }
+
+        impl Statements {
+            pub(super) fn new(prefix: &Prefix) -> Self {
+                Self { $($name: $template.replace("{p}", &prefix.0),)* }
+            }
+        }
+    };
 }
 
-impl Statements {
-    pub(super) fn new(prefix: &Prefix) -> Self {
-        let with_prefix = |statement: &str| statement.replace("{p}", &prefix.0);
-        Self {
-            create_record: with_prefix(CREATE_RECORD),
-            create_expiry_index: with_prefix(CREATE_EXPIRY_INDEX),
-            create_meta: with_prefix(CREATE_META),
-            insert_meta: with_prefix(INSERT_META),
-            read_meta: with_prefix(READ_META),
-            count_tables: with_prefix(COUNT_TABLES),
-            raise_last_token: with_prefix(RAISE_LAST_TOKEN),
-            read_last_token: with_prefix(READ_LAST_TOKEN),
-            write_last_token: with_prefix(WRITE_LAST_TOKEN),
-            claim: with_prefix(CLAIM),
-            read: with_prefix(READ),
-            update: with_prefix(UPDATE),
-            delete: with_prefix(DELETE),
-            sweep: with_prefix(SWEEP),
-            has_expired: with_prefix(HAS_EXPIRED),
-        }
-    }
+statements! {
+    create_record: CREATE_RECORD,
+    create_expiry_index: CREATE_EXPIRY_INDEX,
+    create_meta: CREATE_META,
+    insert_meta: INSERT_META,
+    read_meta: READ_META,
+    count_tables: COUNT_TABLES,
+    raise_last_token: RAISE_LAST_TOKEN,
+    read_last_token: READ_LAST_TOKEN,
+    write_last_token: WRITE_LAST_TOKEN,
+    claim: CLAIM,
+    read: READ,
+    update: UPDATE,
+    delete: DELETE,
+    forget: FORGET,
+    sweep: SWEEP,
+    has_expired: HAS_EXPIRED,
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use crate::backend::StoreId;
 use crate::backend::sqlite::failure::{self, before_commit};
 use crate::backend::sqlite::options::{Durability, SqliteOptions};
-use crate::backend::sqlite::sql::{Prefix, Statements};
+use crate::backend::sqlite::row::Checkpoint;
+use crate::backend::sqlite::sql::{DRAW_WRITER, Prefix, Statements, USE_WRITE_AHEAD_LOG};
 use crate::backend::sqlite::{row, schema};
 use crate::error::BackendError;
 use crate::key::RecordId;
@@ -14,9 +15,13 @@ use crate::transition::{self, Command, Transition, Write};
 use rusqlite::{CachedStatement, Connection, OpenFlags, Transaction, TransactionBehavior, params};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Room for every statement of the store, and for some of the application's set-up.
 const CACHED_STATEMENTS: usize = 32;
+
+/// SQLite counts in an `int` of milliseconds; this is below its end.
+const LONGEST_BUSY_TIMEOUT: Duration = Duration::from_secs(24 * 24 * 60 * 60);
 
 pub(super) struct Writer {
     connection: Connection,
@@ -38,14 +43,15 @@ impl Writer {
     pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<(Self, StoreId), BackendError> {
         let statements = Statements::new(&Prefix::new(&options.prefix)?);
         let connection = connect(path, &options)?;
+        // Looked at first, so that a file which is not ours stays as it was.
+        let found = schema::recognise(&connection, &statements)?;
         let store_id = if options.read_only {
-            schema::recognise(&connection, &statements)?
-                .ok_or(BackendError::foreign("there is no store in this file", None))?
+            found.ok_or(BackendError::foreign("there is no store in this file"))?
         } else {
             use_write_ahead_log(&connection, options.durability)?;
             schema::prepare(&connection, &statements)?
         };
-        let writer = connection.query_row("SELECT random()", [], |row| row.get(0)).map_err(before_commit)?;
+        let writer = connection.query_row(DRAW_WRITER, [], |row| row.get(0)).map_err(before_commit)?;
         let SqliteOptions { clock, read_only, .. } = options;
         Ok((Self { connection, statements, clock, writer, read_only }, store_id))
     }
@@ -54,8 +60,8 @@ impl Writer {
         self.in_transaction(|now| self.decide(id, command, now))
     }
 
-    /// All of `batch` in one transaction. If a command of it fails, each gets a transaction of its own instead: none may fail for
-    /// another's sake, and nothing was acknowledged yet.
+    /// All of `batch` in one transaction. If one of its records is damaged, each command gets a transaction of its own instead: none
+    /// may fail for another's sake, and nothing was acknowledged yet. What is wrong with the file is not tried again.
     pub(super) fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
         let together = self.in_transaction(|now| {
             let mut outcomes = Vec::with_capacity(batch.len());
@@ -67,7 +73,8 @@ impl Writer {
                         outcomes.push(outcome);
                     }
                     Ok(Ending::RollBack(outcome)) => outcomes.push(outcome),
-                    Err(_) => return Ok(Ending::RollBack(None)),
+                    Err(error) if is_of_one_record(&error) => return Ok(Ending::RollBack(None)),
+                    Err(error) => return Err(error),
                 }
             }
             Ok(if written { Ending::Commit(Some(outcomes)) } else { Ending::RollBack(Some(outcomes)) })
@@ -81,9 +88,12 @@ impl Writer {
 
     /// The record, and the time read after it; none if it is absent or expired by then.
     pub(super) fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
-        let record = self.stored(id)?;
+        let mut statement = self.statement(&self.statements.read)?;
+        let mut rows = statement.query([id.scope.as_str(), id.key.as_str()]).map_err(before_commit)?;
+        let row = rows.next().map_err(before_commit)?;
         let now = read_clock(&*self.clock)?;
-        Ok(record.filter(|record| !record.is_expired(now)).map(|record| (record, now)))
+        let Some(row) = row else { return Ok(None) };
+        Ok(row::read(row, id, now, Checkpoint::Read)?.map(|record| (record, now)))
     }
 
     /// Deletes at most `limit` expired records in one transaction; gives how many, and whether there are more.
@@ -107,7 +117,7 @@ impl Writer {
         work: impl FnOnce(Timestamp) -> Result<Ending<T>, BackendError>,
     ) -> Result<T, BackendError> {
         if self.read_only {
-            return Err(BackendError::read_only(None));
+            return Err(BackendError::read_only());
         }
         // Dropped without a commit, by an error or a panicking clock, it rolls back unless SQLite already has.
         let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
@@ -128,6 +138,7 @@ impl Writer {
     ) -> Result<Ending<Outcome>, BackendError> {
         match command {
             Command::Claim { .. } => self.claim(id, command, now),
+            Command::Forget => self.forget(id, now),
             _ => self.read_apply_write(id, command, now),
         }
     }
@@ -146,14 +157,14 @@ impl Writer {
             self.statement(&self.statements.write_last_token)?
                 .execute([token.get()])
                 .map_err(before_commit)?;
-            return match self.stored(id)? {
+            return match self.stored(id, now, Checkpoint::Read)? {
                 Some(record) if record.token == token => {
                     Ok(Ending::Commit(Outcome::Claimed(Grant::of(&record))))
                 }
                 _ => Err(BackendError::bug("a granted claim is not in its row")),
             };
         }
-        let record = self.stored(id)?;
+        let record = self.stored(id, now, Checkpoint::Leave)?;
         match transition::apply(record.as_ref(), command, now, FencingToken::FIRST) {
             Transition { write: Write::Keep, outcome } => Ok(Ending::RollBack(outcome)),
             _ if token.is_none() => Err(BackendError::tokens_exhausted()),
@@ -205,7 +216,11 @@ impl Writer {
         command: &Command,
         now: Timestamp,
     ) -> Result<Ending<Outcome>, BackendError> {
-        let stored = self.stored(id)?;
+        let checkpoint = match command {
+            Command::Complete { .. } | Command::Checkpoint { .. } => Checkpoint::Leave,
+            _ => Checkpoint::Read,
+        };
+        let stored = self.stored(id, now, checkpoint)?;
         let Transition { write, outcome } =
             transition::apply(stored.as_ref(), command, now, FencingToken::FIRST);
         let changed = match (&write, &stored) {
@@ -227,15 +242,43 @@ impl Writer {
         }
     }
 
-    fn stored(&self, id: &RecordId) -> Result<Option<Record>, BackendError> {
+    /// Deletes the record without reading it, as the core does with one that it reads.
+    fn forget(&self, id: &RecordId, now: Timestamp) -> Result<Ending<Outcome>, BackendError> {
+        let deleted = self
+            .statement(&self.statements.forget)?
+            .execute(params![id.scope.as_str(), id.key.as_str(), now.as_millis()])
+            .map_err(before_commit)?;
+        let existed = deleted > 0;
+        let outcome = Outcome::Forgotten { existed };
+        Ok(if existed { Ending::Commit(outcome) } else { Ending::RollBack(outcome) })
+    }
+
+    fn stored(
+        &self,
+        id: &RecordId,
+        now: Timestamp,
+        checkpoint: Checkpoint,
+    ) -> Result<Option<Record>, BackendError> {
         let mut statement = self.statement(&self.statements.read)?;
         let mut rows = statement.query([id.scope.as_str(), id.key.as_str()]).map_err(before_commit)?;
-        rows.next().map_err(before_commit)?.map(|row| row::read(row, id)).transpose()
+        match rows.next().map_err(before_commit)? {
+            Some(row) => row::read(row, id, now, checkpoint),
+            None => Ok(None),
+        }
     }
 
     fn statement(&self, sql: &str) -> Result<CachedStatement<'_>, BackendError> {
         self.connection.prepare_cached(sql).map_err(before_commit)
     }
+}
+
+/// Whether the command would fail alone as it has failed in company: its record is damaged, or no token is left for it.
+fn is_of_one_record(error: &BackendError) -> bool {
+    use std::error::Error as _;
+    let of_the_file = |error: &BackendError| {
+        error.source().is_some_and(|source| source.downcast_ref().is_some_and(failure::is_of_the_file))
+    };
+    !error.is_transient() && !of_the_file(error)
 }
 
 fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, BackendError> {
@@ -256,21 +299,23 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, BackendEr
     }
     .map_err(before_commit)?;
     // Whatever spelling asked for it (a URI, say): SQLite names no file for a database in memory.
-    if connection.path().is_none_or(str::is_empty) {
+    if connection.path() == Some("") {
         return Err(BackendError::invalid_option(NOT_A_FILE));
     }
     connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
-    connection.busy_timeout(options.busy_timeout).map_err(before_commit)?;
+    connection.busy_timeout(options.busy_timeout.min(LONGEST_BUSY_TIMEOUT)).map_err(before_commit)?;
     if let Some(setup) = &options.connection_setup {
-        setup(&connection).map_err(BackendError::other)?;
+        setup(&connection).map_err(|error| match error {
+            rusqlite::Error::SqliteFailure(..) => before_commit(error),
+            of_the_callers_own => BackendError::other(of_the_callers_own),
+        })?;
     }
     Ok(connection)
 }
 
 fn use_write_ahead_log(connection: &Connection, durability: Durability) -> Result<(), BackendError> {
-    let mode: String = connection
-        .query_row("PRAGMA main.journal_mode = WAL", [], |row| row.get(0))
-        .map_err(before_commit)?;
+    let mode: String =
+        connection.query_row(USE_WRITE_AHEAD_LOG, [], |row| row.get(0)).map_err(before_commit)?;
     if mode != "wal" {
         return Err(BackendError::invalid_option("the file can't be turned to write-ahead logging"));
     }
