@@ -266,6 +266,23 @@ fn a_sweep_never_removes_or_counts_a_fresh_claim_of_an_expired_key() {
 }
 
 #[test]
+fn no_claim_is_refused_for_room_that_another_claims_sweep_has_just_made() {
+    let attempts = explore(|| {
+        let witness = Witness::new();
+        let store = store(options(&witness).with_max_records(2));
+        drop([claim(&store, "a"), claim(&store, "b")]);
+        witness.clock.advance(LEASE + RETENTION);
+        let claiming = {
+            let store = store.clone();
+            thread::spawn(move || claim(&store, "c").attempt())
+        };
+        let mine = claim(&store, "d").attempt();
+        (mine, claiming.join().expect("a claimant that returns"))
+    });
+    assert_eq!(attempts, BTreeSet::from([(1, 1)]));
+}
+
+#[test]
 fn tokens_are_unique_and_increasing_across_shards() {
     let orders = explore(|| {
         let witness = Witness::new();

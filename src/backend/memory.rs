@@ -239,7 +239,8 @@ impl Backend for MemoryBackend {
             }
             // One batch may not be enough: replies are taken beyond the limit, and others claim the room that it makes.
             if self.sweep(SWEEP_BATCH)?.removed == 0 {
-                return Err(BackendError::full());
+                // There may be room all the same: what had expired was swept by another claim, after this one had found no room.
+                return self.try_execute(id, command)?.ok_or_else(BackendError::full);
             }
         }
     }
