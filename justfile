@@ -52,6 +52,7 @@ features:
         cargo clippy --locked --quiet --lib --no-default-features --features "$features" -- -D warnings; \
     done
     cargo clippy --locked --quiet --lib --all-features -- -D warnings
+    cargo clippy --locked --quiet --all-targets --no-default-features -- -D warnings
 
 # Builds the fuzz target on stable Rust, so that it can't rot.
 fuzz-build:

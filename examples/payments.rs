@@ -5,8 +5,8 @@
 //! cargo run --release --example payments -- --requests FILE   answers the requests in FILE
 //! ```
 //!
-//! Read `Service` first: it is all that a program has to do. What follows is a pretended provider, the story, and the
-//! reading of requests.
+//! Read `Service` first: it is what a program has to do. What follows is a pretended provider, the story, and the reading of
+//! requests.
 
 use idempotency::{
     Claim, ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyStore, Policy, Reply, Scope, SqliteStore,
@@ -37,7 +37,7 @@ Usage:
 
 A request:
   scope    the account it is for, as the authentication would tell
-  key      the idempotency key; a request without one is refused
+  key      the idempotency key, as a header has it: bare, or in double quotes; a request without one is refused
   method, path
   body     a string as it is, or any other JSON value as its compact text.
            `amount` is what to charge: a whole number above zero. `card` says how the provider behaves:
@@ -77,6 +77,9 @@ impl Service {
     }
 
     /// Answers one request, whether it is a first one or a retry.
+    ///
+    /// An `Err` says that the store or the ledger failed; over HTTP it would be a 503. Running the operation all the same would be
+    /// paying twice now and then. Where it leaves a claim behind, the lease runs on: the retry hears 409 until it ends, then takes over.
     fn handle(&self, request: &Request) -> Result<Answer> {
         // What is refused here never reaches the store, so the client can mend it and try again.
         let (scope, key) = match names(request) {
@@ -106,12 +109,18 @@ impl Service {
         let attempt = claim.attempt();
         let reply = Reply::from(self.pay(&claim, request)?);
         if self.store.policy().is_failure(&reply) {
-            // The effect may have happened. The retry runs at once, and is told that it is not the first attempt.
-            claim.abandon()?;
+            // `Failures::Abandon`: the effect may have happened. The retry runs at once, and is told that it is not the first
+            // attempt. Should this fail, the retry waits for the end of the lease, and the client hears of the failed payment.
+            let _ = claim.abandon();
             return Ok(Answer { decision: Decision::Failed { attempt }, reply });
         }
-        let done = claim.complete(reply)?;
-        Ok(Answer { decision: Decision::Executed { attempt }, reply: done.reply })
+        match claim.complete(reply) {
+            // What stands, not what was offered: the two differ where this claim had completed before.
+            Ok(done) => Ok(Answer { decision: Decision::Executed { attempt }, reply: done.reply }),
+            // Charged, and not recorded: nobody runs it again before the lease ends, and then the provider knows its key. A program
+            // that can wait takes the claim and the reply out of the error, and tries again.
+            Err(unrecorded) => Err(unrecorded.into()),
+        }
     }
 
     /// The operation itself. All it knows of retries is the key that it hands on to the provider.
@@ -135,7 +144,7 @@ impl Service {
 
 fn names(request: &Request) -> Result<(Scope, IdempotencyKey)> {
     let key = request.key.as_ref().ok_or("a payment needs an idempotency key")?;
-    Ok((Scope::new(&request.account)?, IdempotencyKey::new(key)?))
+    Ok((Scope::new(&request.account)?, IdempotencyKey::from_header(key)?))
 }
 
 fn problem(status: u16, title: &str) -> StoredResponse {
@@ -247,8 +256,12 @@ struct Story<W> {
 fn story(mut out: impl Write) -> Result<bool> {
     let folder = tempfile::tempdir()?;
     let service = Service::open(folder.path(), Policy::new())?;
-    writeln!(out, "{:<29}  {:<47}  {:<47}  ok", "scenario", "expected", "got")?;
-    writeln!(out, "{:-<29}  {:-<47}  {:-<47}  ---", "", "", "")?;
+    writeln!(
+        out,
+        "Each row is a request and its answer. Calls and charges are what the provider has had for that account by then.\n"
+    )?;
+    writeln!(out, "{:<30}  {:<47}  {:<47}  ok", "scenario", "expected", "got")?;
+    writeln!(out, "{:-<30}  {:-<47}  {:-<47}  ---", "", "", "")?;
     let mut story = Story { service, out, rows: 0, wrong: 0 };
 
     let request = payment("acct_retried", "order-1", &json!({ "amount": 500 }));
@@ -304,7 +317,7 @@ impl<W: Write> Story<W> {
         let ok = if got == expected { "yes" } else { "NO" };
         self.rows += 1;
         self.wrong += usize::from(got != expected);
-        writeln!(self.out, "{scenario:<29}  {expected:<47}  {got:<47}  {ok}")?;
+        writeln!(self.out, "{scenario:<30}  {expected:<47}  {got:<47}  {ok}")?;
         Ok(())
     }
 }
@@ -374,7 +387,7 @@ fn killed(story: &mut Story<impl Write>, folder: &Path) -> Result<()> {
 
     let request = fatal_payment();
     let mut answer =
-        story.send("killed mid-charge: a retry", &request, "409 in progress; 1 call, 1 charge")?;
+        story.send("killed after its charge: retry", &request, "409 in progress; 1 call, 1 charge")?;
     for _ in 0..10 {
         let Decision::InProgress { retry_after } = answer.decision else { break };
         thread::sleep(retry_after);
@@ -485,6 +498,11 @@ fn help(mut out: impl Write) -> Result<bool> {
     Ok(true)
 }
 
+/// Whether whoever was reading has read enough (`payments | head`).
+fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let out = io::stdout();
@@ -498,6 +516,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(all_well) => ExitCode::from(u8::from(!all_well)),
+        Err(error) if is_closed_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
             let causes = std::iter::successors(Some(&*error as &dyn Error), |&error| error.source());
             let causes: Vec<_> = causes.map(ToString::to_string).collect();

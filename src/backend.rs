@@ -17,6 +17,82 @@
 //! **Tokens** are strictly increasing over the life of the storage, and never drawn twice: not after a release, a sweep, a forget, a
 //! takeover, a restart, or the restoring of an older copy. **Expired records** count as absent; only a sweep removes them, and only a
 //! claim writes over them. **A storage that is down** answers `Err`, never an outcome.
+//!
+//! # A whole backend
+//! ```
+//! use idempotency::time::{ManualClock, Timestamp, read_clock};
+//! use idempotency::transition::{self, Command, Transition, Write};
+//! use idempotency::{Backend, BackendError, FencingToken, Outcome, Record, RecordId, StoreId, Swept};
+//! use std::collections::HashMap;
+//! use std::sync::{Mutex, MutexGuard};
+//!
+//! #[derive(Debug)]
+//! struct Map {
+//!     clock: ManualClock,
+//!     id: StoreId,
+//!     kept: Mutex<Kept>,
+//! }
+//!
+//! #[derive(Debug)]
+//! struct Kept {
+//!     records: HashMap<RecordId, Record>,
+//!     next: FencingToken, // starts at `FencingToken::at_wall_clock()`: nothing else survives a restart
+//! }
+//!
+//! impl Map {
+//!     fn kept(&self) -> Result<MutexGuard<'_, Kept>, BackendError> {
+//!         self.kept.lock().map_err(|_| BackendError::bug("a command panicked"))
+//!     }
+//! }
+//!
+//! impl Backend for Map {
+//!     fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
+//!         let mut kept = self.kept()?;
+//!         let now = read_clock(&self.clock)?;
+//!         let record = kept.records.get(id);
+//!         let grants = transition::grants(record, command, now);
+//!         let Transition { write, outcome } = transition::apply(record, command, now, kept.next);
+//!         if grants {
+//!             let next = kept.next.get().checked_add(1).and_then(FencingToken::new);
+//!             kept.next = next.ok_or_else(BackendError::tokens_exhausted)?;
+//!         }
+//!         match write {
+//!             Write::Keep => {}
+//!             Write::Put(record) => drop(kept.records.insert(id.clone(), record)),
+//!             Write::Delete => drop(kept.records.remove(id)),
+//!         }
+//!         Ok(outcome)
+//!     }
+//!
+//!     fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
+//!         let kept = self.kept()?;
+//!         let record = kept.records.get(id);
+//!         let now = read_clock(&self.clock)?;
+//!         Ok(record.filter(|record| !record.is_expired(now)).map(|record| (record.clone(), now)))
+//!     }
+//!
+//!     fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
+//!         let mut kept = self.kept()?;
+//!         let now = read_clock(&self.clock)?;
+//!         let expired = kept.records.iter().filter(|(_, record)| record.is_expired(now));
+//!         let expired: Vec<_> = expired.map(|(id, _)| id.clone()).collect();
+//!         expired.iter().take(limit).for_each(|id| drop(kept.records.remove(id)));
+//!         Ok(Swept { removed: expired.len().min(limit), more: expired.len() > limit })
+//!     }
+//!
+//!     fn store_id(&self) -> StoreId {
+//!         self.id
+//!     }
+//! }
+//! # use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyStore, Scope};
+//! # let kept = Mutex::new(Kept { records: HashMap::new(), next: FencingToken::at_wall_clock() });
+//! # let clock = ManualClock::new(Timestamp::from_millis(0));
+//! # let store = IdempotencyStore::new(Map { clock, id: StoreId::random(), kept });
+//! # let (scope, key, fingerprint) = (Scope::new("a")?, IdempotencyKey::new("k")?, Fingerprint::builder().finish());
+//! # assert!(matches!(store.try_claim(&scope, &key, &fingerprint)?, ClaimOutcome::Claimed(_)));
+//! # assert!(matches!(store.try_claim(&scope, &key, &fingerprint)?, ClaimOutcome::InProgress(_)));
+//! # Ok::<(), idempotency::Error>(())
+//! ```
 
 pub(crate) mod memory;
 #[cfg(feature = "sqlite")]

@@ -9,6 +9,7 @@ pub use self::ticket::Ticket;
 use crate::backend::Backend;
 use crate::error::{BackendError, Error};
 use crate::fingerprint::Fingerprint;
+use crate::into_bytes::IntoBytes;
 use crate::key::{IdempotencyKey, RecordId, Scope};
 use crate::outcome::{Completed, Grant, LostReason, Outcome};
 use crate::policy::{MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN};
@@ -139,8 +140,8 @@ impl Claim {
     ///
     /// # Errors
     /// - [`Error::ClaimLost`]: the claim is not its owner's any more. Stop the work if it can be stopped.
-    /// - Any other: the lease may or may not have been renewed; it ends no earlier than [`lease_until`](Self::lease_until) says. The
-    ///   claim is not lost by it; try again.
+    /// - Any other: the lease was not renewed, or may have been if [`Error::is_indefinite`]; it ends no earlier than
+    ///   [`lease_until`](Self::lease_until) says. The claim is not lost by it; try again.
     pub fn renew(&mut self) -> Result<(), Error> {
         let command = Command::Renew { token: self.token() };
         self.extend(&command)
@@ -167,9 +168,9 @@ impl Claim {
     /// # Errors
     /// - [`Error::CheckpointTooLarge`]: nothing was saved or renewed.
     /// - [`Error::ClaimLost`]: nothing was saved; the claim is not its owner's any more.
-    /// - Any other: it may or may not have been saved; the claim is not lost by it.
-    pub fn save_checkpoint(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
-        let bytes = bytes.into();
+    /// - Any other: it was not saved, or may have been if [`Error::is_indefinite`]; the claim is not lost by it.
+    pub fn save_checkpoint(&mut self, bytes: impl IntoBytes) -> Result<(), Error> {
+        let bytes = bytes.into_bytes();
         check_len(bytes.len(), MAX_CHECKPOINT_LEN, |len, max| Error::CheckpointTooLarge { len, max })?;
         let command = Command::Checkpoint { token: self.token(), bytes: bytes.clone() };
         self.extend(&command)?;
@@ -190,6 +191,9 @@ impl Claim {
     /// Records what the operation came to and ends the claim. Every retry gets `reply` from now on, for the claim's retention.
     ///
     /// Gives what stands: send its `reply` to the client. If this very claim had completed before, that is the first reply.
+    ///
+    /// Whatever `reply` says is recorded, a failure too: it is the caller who looks at [`Policy::is_failure`](crate::Policy::is_failure)
+    /// before, and abandons or releases instead.
     ///
     /// # Errors
     /// [`CompleteError`], with the claim and the reply:
@@ -248,11 +252,11 @@ impl Claim {
         self.ticket.release(&*self.backend)
     }
 
-    /// Ends the claim: the work stops, and its effect may have happened. The next claim takes over at once, knows that it does, and
-    /// gets the checkpoint; the key stays bound to its request.
+    /// Ends the lease: the work stops, and its effect may have happened. The next claim takes over at once, knows that it does, and
+    /// gets the checkpoint; the key stays bound to its request. Until then a [`Ticket`] of this claim can still complete it.
     ///
     /// # Errors
-    /// As [`release`](Self::release).
+    /// As [`release`](Self::release). It costs no more than the rest of the lease: log it, and go on with what the work failed with.
     pub fn abandon(self) -> Result<(), Error> {
         self.ticket.abandon(&*self.backend)
     }

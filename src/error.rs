@@ -35,7 +35,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation of the store was not done, or may not have been.
 ///
-/// Nothing was written, unless [`is_indefinite`](Self::is_indefinite).
+/// Nothing was written, unless [`is_indefinite`](Self::is_indefinite). In a log, print the chain of
+/// [`source`](std::error::Error::source)s as well: it has the cause.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -42,7 +42,7 @@
 //! # When can it run twice?
 //! At most one claim of a key stands at a time. An owner that dies is taken over after its lease, so work is run **at least once**
 //! after a crash: it runs exactly once only if its effect is deduplicated downstream by
-//! [`downstream_key`](Claim::downstream_key), checks the [fencing token](FencingToken), or shares a transaction with the completion.
+//! [`downstream_key`](Claim::downstream_key), or checks the [fencing token](FencingToken).
 //!
 //! # Limits
 //! Scopes and keys [`MAX_KEY_LEN`] bytes; replies by [`Policy::with_max_reply_len`], headers [`MAX_HEADERS_LEN`], checkpoints
@@ -73,6 +73,7 @@ mod claim;
 mod error;
 mod fingerprint;
 pub mod header;
+mod into_bytes;
 mod key;
 mod outcome;
 mod policy;
@@ -89,10 +90,12 @@ pub use answer::{ClaimOutcome, InProgress};
 pub use backend::memory::{MemoryBackend, MemoryOptions};
 #[cfg(feature = "sqlite")]
 pub use backend::sqlite::{Durability, SqliteBackend, SqliteOptions};
+#[doc(inline)]
 pub use backend::{Backend, StoreId, Swept};
 pub use claim::{Claim, CompleteError, Ticket};
 pub use error::{BackendError, Error, Result, Source};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
+pub use into_bytes::IntoBytes;
 pub use key::{IdempotencyKey, KeyError, MAX_KEY_LEN, RecordId, Scope};
 pub use outcome::{Completed, FingerprintMismatch, Grant, LostReason, Outcome};
 pub use policy::{Failures, MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN, MAX_REPLY_LEN, Policy, PolicyError};
@@ -104,6 +107,7 @@ pub use store::{DynStore, IdempotencyStore, MemoryStore};
 pub use time::{
     Clock, ClockOutOfRange, ManualClock, MonotonicClock, Period, PeriodError, SystemClock, Timestamp,
 };
+#[doc(inline)]
 pub use transition::{Command, Transition, Write};
 
 /// Runs the README's code, so that what a newcomer copies works.

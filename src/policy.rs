@@ -12,7 +12,10 @@ pub const MAX_HEADERS_LEN: usize = 64 * 1024;
 /// The largest checkpoint, in bytes: 64 KiB.
 pub const MAX_CHECKPOINT_LEN: usize = 64 * 1024;
 
-/// What becomes of a claim whose work failed.
+/// What is to become of a claim whose work failed.
+///
+/// The store does not apply it by itself: [`Claim::complete`](crate::Claim::complete) records whatever it is given. It is for the code
+/// that runs the work, which asks [`Policy::is_failure`] and then ends the claim as [`Policy::failures`] says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failures {
@@ -20,8 +23,7 @@ pub enum Failures {
     /// the effect may have happened.
     #[default]
     Abandon,
-    /// The claim is released, for work whose failures certainly had no effect, or whose effect shares the transaction or is
-    /// deduplicated downstream.
+    /// The claim is released, for work whose failures certainly had no effect, or whose effect is deduplicated downstream.
     Release,
     /// Every reply is recorded and replayed, failures included; work that ends without a reply is abandoned.
     Record,
@@ -62,7 +64,7 @@ impl Policy {
     }
 
     /// How long a reply is replayed, counted from completion, and how long a lapsed claim can be taken over, counted from the end of
-    /// its lease. Choose it longer than the longest retry of any client. 1 ms to 36,525 days; checked by
+    /// its lease (as it was granted or renewed: abandoning it early does not shorten this). Choose it longer than the longest retry of any client. 1 ms to 36,525 days; checked by
     /// [`with_policy`](crate::IdempotencyStore::with_policy).
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
@@ -93,14 +95,14 @@ impl Policy {
         self
     }
 
-    /// What becomes of a claim whose work failed.
+    /// What is to become of a claim whose work failed. For the code that runs the work; see [`Failures`].
     #[must_use]
     pub fn with_failures(mut self, failures: Failures) -> Self {
         self.failures = failures;
         self
     }
 
-    /// Which replies count as a failure. Without this: responses with a status of 500 and above.
+    /// Which replies count as a failure, for the code that runs the work. Without this: responses with a status of 500 and above.
     #[must_use]
     pub fn failure_if(mut self, is_failure: fn(&Reply) -> bool) -> Self {
         self.is_failure = is_failure;

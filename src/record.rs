@@ -2,7 +2,7 @@
 
 use crate::fingerprint::Fingerprint;
 use crate::reply::Reply;
-use crate::time::{Period, Timestamp};
+use crate::time::{Period, Timestamp, wall_clock_nanos};
 use bytes::Bytes;
 use std::fmt;
 
@@ -20,6 +20,13 @@ impl FencingToken {
     #[must_use]
     pub const fn new(value: i64) -> Option<Self> {
         if value >= 1 { Some(Self(value)) } else { None }
+    }
+
+    /// Nanoseconds since 1970 on the machine's wall clock: what a store's counter is raised to, at least, whenever it is opened, so
+    /// that neither a restart nor an older copy makes it grant a token again.
+    #[must_use]
+    pub fn at_wall_clock() -> Self {
+        Self(wall_clock_nanos())
     }
 
     /// The number.

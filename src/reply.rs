@@ -1,5 +1,7 @@
 //! What an operation came to: [`Reply`], and a response as it is replayed.
 
+use crate::header::is_replayable;
+use crate::into_bytes::IntoBytes;
 use bytes::Bytes;
 use std::fmt;
 use std::sync::Arc;
@@ -69,6 +71,8 @@ impl From<StoredResponse> for Reply {
 
 /// A response: status, headers, body. Any status and any bytes; limits are checked when it is recorded. Clones share it all.
 ///
+/// What is recorded is replayed as it is, `set-cookie` included: record the [replayable](Self::replayable_headers) headers only.
+///
 /// ```
 /// use idempotency::StoredResponse;
 ///
@@ -95,15 +99,30 @@ impl StoredResponse {
 
     /// Adds a header behind those that are there. Names keep their case, names may be repeated, values are any bytes.
     #[must_use]
-    pub fn with_header(mut self, name: impl AsRef<str>, value: impl Into<Bytes>) -> Self {
-        Arc::make_mut(&mut self.headers).push((Box::from(name.as_ref()), value.into()));
+    pub fn with_header(mut self, name: impl AsRef<str>, value: impl IntoBytes) -> Self {
+        Arc::make_mut(&mut self.headers).push((Box::from(name.as_ref()), value.into_bytes()));
+        self
+    }
+
+    /// Drops the headers that `keep` refuses by name; the others stay in order.
+    ///
+    /// ```
+    /// use idempotency::{StoredResponse, header};
+    ///
+    /// let sent = StoredResponse::new(201).with_header("x-payment", "pay_1").with_header("set-cookie", "session=1");
+    /// let kept = sent.clone().retain_headers(|name| header::is_replayable(name) || name == "x-payment");
+    /// assert!(kept.headers().eq([("x-payment", b"pay_1".as_slice())]));
+    /// ```
+    #[must_use]
+    pub fn retain_headers(mut self, mut keep: impl FnMut(&str) -> bool) -> Self {
+        Arc::make_mut(&mut self.headers).retain(|(name, _)| keep(name));
         self
     }
 
     /// Sets the body.
     #[must_use]
-    pub fn with_body(mut self, body: impl Into<Bytes>) -> Self {
-        self.body = body.into();
+    pub fn with_body(mut self, body: impl IntoBytes) -> Self {
+        self.body = body.into_bytes();
         self
     }
 
@@ -125,14 +144,10 @@ impl StoredResponse {
         &self.body
     }
 
-    /// The headers that a client depends on and that are as true in a replay as they were the first time.
-    ///
-    /// A list of what is kept, not of what is dropped, since a header that nobody thought of may carry a secret or belong to one
-    /// connection: what describes the body (`content-*`), what names the resource (`location`, `etag`, `last-modified`, `link`),
-    /// what governs its use (`cache-control`, `expires`, `vary`, `deprecation`, `sunset`, …). So `set-cookie`, `date`, trace ids
-    /// and hop-by-hop headers (RFC 9110, section 7.6.1) go, and a program adds the headers of its own that it wants replayed.
+    /// The headers that a client depends on and that are as true in a replay as they were the first time; see
+    /// [`is_replayable`]. Use [`retain_headers`](Self::retain_headers) to record no others.
     pub fn replayable_headers(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
-        self.headers().filter(|(name, _)| REPLAYABLE.iter().any(|kept| kept.eq_ignore_ascii_case(name)))
+        self.headers().filter(|(name, _)| is_replayable(name))
     }
 
     /// What the limit on headers counts: the bytes of all names and values, and 32 more a header, so that empty ones are not
@@ -146,33 +161,8 @@ impl StoredResponse {
     }
 }
 
-/// What [`StoredResponse::replayable_headers`] keeps. `content-length` is not among them: whoever sends the body knows it.
-const REPLAYABLE: [&str; 21] = [
-    "accept-patch",
-    "accept-post",
-    "accept-ranges",
-    "allow",
-    "cache-control",
-    "content-disposition",
-    "content-encoding",
-    "content-language",
-    "content-location",
-    "content-range",
-    "content-type",
-    "deprecation",
-    "digest",
-    "etag",
-    "expires",
-    "last-modified",
-    "link",
-    "location",
-    "preference-applied",
-    "sunset",
-    "vary",
-];
-
 /// The headers of a [`StoredResponse`], name and value, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Headers<'a>(std::slice::Iter<'a, (Box<str>, Bytes)>);
 
 impl<'a> Iterator for Headers<'a> {
@@ -188,6 +178,13 @@ impl<'a> Iterator for Headers<'a> {
 }
 
 impl ExactSizeIterator for Headers<'_> {}
+
+/// Shows how many are left.
+impl fmt::Debug for Headers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Headers({})", self.len())
+    }
+}
 
 /// Shows sizes instead of contents: replies are personal data more often than not.
 impl fmt::Debug for StoredResponse {

@@ -28,6 +28,9 @@ pub type DynStore = IdempotencyStore<Arc<dyn Backend>>;
 /// How many expired records [`IdempotencyStore::sweep_all`] asks the backend to remove at a time.
 const SWEEP_STEP: usize = 10_000;
 
+/// How many operations [`IdempotencyStore::try_claim_many`] asks for at a time: others write between two batches.
+const MAX_BATCH: usize = 1_000;
+
 /// An idempotency-key store: a handle on a backend, with a policy. Cheap to clone and to share between threads.
 ///
 /// ```
@@ -83,7 +86,8 @@ impl<B: Backend> IdempotencyStore<B> {
         Self { backend: Arc::new(backend), policy: Policy::new(), terms: Terms::DEFAULT }
     }
 
-    /// A handle on the same store with another policy: have one for each endpoint. Claims keep the policy they were made under.
+    /// A handle on the same store with another policy: have one for each endpoint. Claims keep the lease and the retention they
+    /// were made under.
     ///
     /// ```
     /// use idempotency::{IdempotencyStore, Policy};
@@ -152,25 +156,37 @@ impl<B: Backend> IdempotencyStore<B> {
     }
 
     /// Asks for many operations at once, as [`try_claim`](Self::try_claim) does for one; answers in the same order. On SQLite it is
-    /// one transaction. Two equal keys in one call give one claim and one "in progress".
+    /// one transaction, up to 1,000 operations; more are several. Two equal keys in one call give one claim and one "in progress".
+    ///
+    /// All leases start now. If the batch may take longer than a lease, [`renew`](Claim::renew) each claim before its turn, and leave
+    /// out those that are lost.
     ///
     /// ```
     /// # use idempotency::*;
     /// # let store = IdempotencyStore::in_memory();
     /// # let (scope, fingerprint) = (Scope::new("orders queue")?, Fingerprint::builder().finish());
-    /// let messages = [("event 1", "…"), ("event 2", "…"), ("event 1", "…")];
-    /// let operations = messages
+    /// let messages = ["event 1", "event 2", "event 1"];
+    /// let operations: Vec<_> = messages
     ///     .iter()
-    ///     .map(|(id, _)| Ok((scope.clone(), IdempotencyKey::new(id)?, fingerprint)))
-    ///     .collect::<Result<Vec<_>, Error>>()?;
-    /// let mut claimed = 0;
-    /// for (answer, (_id, _message)) in store.try_claim_many(&operations).into_iter().zip(messages) {
-    ///     if let ClaimOutcome::Claimed(claim) = answer? {
-    ///         claimed += 1; // handle the message, then
-    ///         claim.complete(Reply::Marker)?;
+    ///     .filter_map(|id| Some((scope.clone(), IdempotencyKey::new(id).ok()?, fingerprint))) // a bad id goes elsewhere
+    ///     .collect();
+    /// let mut handled = 0;
+    /// for ((_, _id, _), answer) in operations.iter().zip(store.try_claim_many(&operations)) {
+    ///     match answer {
+    ///         Ok(ClaimOutcome::Claimed(mut claim)) => {
+    ///             if claim.renew().is_err() {
+    ///                 continue; // not ours any more, or not now: it is delivered again
+    ///             }
+    ///             handled += 1; // handle the message, then
+    ///             if let Err(_failed) = claim.complete(Reply::Marker) {
+    ///                 // say so in the log; the others go on
+    ///             }
+    ///         }
+    ///         Ok(_) => {}       // handled before, or being handled
+    ///         Err(_error) => {} // not acknowledged: it is delivered again
     ///     }
     /// }
-    /// assert_eq!(claimed, 2);
+    /// assert_eq!(handled, 2);
     /// # Ok::<(), Error>(())
     /// ```
     ///
@@ -178,6 +194,13 @@ impl<B: Backend> IdempotencyStore<B> {
     /// Each answer has its own, as [`try_claim`](Self::try_claim); one that fails does not undo the others.
     #[must_use = "each claim that was granted runs on until its lease ends"]
     pub fn try_claim_many(
+        &self,
+        operations: &[(Scope, IdempotencyKey, Fingerprint)],
+    ) -> Vec<Result<ClaimOutcome, Error>> {
+        operations.chunks(MAX_BATCH).flat_map(|batch| self.try_claim_batch(batch)).collect()
+    }
+
+    fn try_claim_batch(
         &self,
         operations: &[(Scope, IdempotencyKey, Fingerprint)],
     ) -> Vec<Result<ClaimOutcome, Error>> {
@@ -260,6 +283,9 @@ impl<B: Backend> IdempotencyStore<B> {
     }
 
     /// Turns `ticket` into a claim again, with the checkpoint and the lease's end as they are stored now. One read.
+    ///
+    /// A lapsed claim that nobody has taken over is resumed, too: [`renew`](Claim::renew) first if the hand-over may have taken long.
+    /// It proves ownership and does not make it exclusive: a ticket that is delivered twice is resumed twice.
     ///
     /// ```
     /// # use idempotency::*;

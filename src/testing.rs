@@ -80,7 +80,7 @@ impl<B> FaultyBackend<B> {
         (plan.fault, plan.skip, plan.times) = (Some(fault), skip, times);
     }
 
-    /// How many calls were made, failed ones included.
+    /// How many calls were made, failed ones included. A batch is one call.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.plan().calls

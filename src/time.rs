@@ -131,6 +131,12 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
+impl<C: Clock + ?Sized> Clock for Box<C> {
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+}
+
 /// The clock showed a time outside the years 1970–9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the clock is outside the years 1970–9999: {millis} ms since 1970")]
@@ -187,6 +193,7 @@ impl Default for MonotonicClock {
 }
 
 impl Clock for MonotonicClock {
+    #[expect(clippy::disallowed_methods, reason = "the file that reads clocks")]
     fn now(&self) -> Timestamp {
         Timestamp(self.start.0.saturating_add(millis_rounded_down(self.started.elapsed())))
     }

@@ -36,6 +36,19 @@ fn a_batch_is_answered_in_order_and_two_equal_keys_give_one_claim() {
 }
 
 #[test]
+fn a_batch_of_any_size_is_answered_whole() {
+    on_every_backend(|f| {
+        let operations: Vec<_> =
+            (0..2_501).map(|n| (scope("a"), key(&format!("{}", n % 2_500)), asks_for("x"))).collect();
+        let answers = f.store.try_claim_many(&operations);
+        let names: Vec<_> = answers.iter().map(|answer| answer.as_ref().expect("a store").name()).collect();
+        assert_eq!(names.len(), 2_501, "{}", f.name);
+        assert_eq!(names.iter().filter(|name| **name == "claimed").count(), 2_500, "{}", f.name);
+        assert_eq!(names.last(), Some(&"in progress"), "{}", f.name);
+    });
+}
+
+#[test]
 fn an_empty_batch_has_no_answers() {
     on_every_backend(|f| assert!(f.store.try_claim_many(&[]).is_empty(), "{}", f.name));
 }

@@ -76,8 +76,9 @@ impl MemoryOptions {
         self
     }
 
-    /// The most bytes the store holds, as far as it can tell, before it refuses as [`with_max_records`](Self::with_max_records)
-    /// does. Replies and checkpoints of existing records are taken beyond it.
+    /// The most bytes the store holds before it refuses as [`with_max_records`](Self::with_max_records) does. Replies and checkpoints
+    /// of existing records are taken beyond it. A part of a large buffer counts as the part, though it keeps the whole; see
+    /// [`IntoBytes`](crate::IntoBytes).
     #[must_use]
     pub fn with_max_bytes(mut self, max: usize) -> Self {
         self.max_bytes = max;
@@ -184,6 +185,7 @@ impl MemoryBackend {
             let mut shard = self.shard(hash).lock();
             let now = read_clock(&*self.clock)?;
             let record = shard.get(hash, id);
+            check(record)?;
             let token = if transition::grants(record, command, now) {
                 self.draw_token()?
             } else {
@@ -194,7 +196,7 @@ impl MemoryBackend {
             match write {
                 Write::Keep => {}
                 Write::Put(record) => {
-                    record.check().map_err(|_| BackendError::bug("a record that breaks an invariant"))?;
+                    check(Some(&record))?;
                     let new_bytes = Entry::footprint(id, &record);
                     match old_bytes {
                         Some(old_bytes) => self.usage.replace_record(old_bytes, new_bytes),
@@ -231,6 +233,14 @@ impl MemoryBackend {
     }
 }
 
+/// Nothing but this process touches what is kept here, so a broken invariant is a bug.
+fn check(record: Option<&Record>) -> Result<(), BackendError> {
+    match record.map(Record::check) {
+        Some(Err(_)) => Err(BackendError::bug("a record breaks an invariant")),
+        _ => Ok(()),
+    }
+}
+
 impl Backend for MemoryBackend {
     fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
         loop {
@@ -249,6 +259,7 @@ impl Backend for MemoryBackend {
         let hash = self.hash(id);
         let shard = self.shard(hash).lock();
         let record = shard.get(hash, id);
+        check(record)?;
         let now = read_clock(&*self.clock)?;
         Ok(record.filter(|record| !record.is_expired(now)).map(|record| (record.clone(), now)))
     }

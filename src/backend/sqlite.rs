@@ -11,7 +11,7 @@ pub use self::options::{Durability, SqliteOptions};
 
 use self::writer::Writer;
 use crate::backend::{Backend, StoreId, Swept};
-use crate::error::BackendError;
+use crate::error::{BackendError, Error};
 use crate::key::RecordId;
 use crate::outcome::Outcome;
 use crate::record::Record;
@@ -35,15 +35,20 @@ pub struct SqliteBackend {
 }
 
 impl SqliteBackend {
-    /// Opens the store in the file at `path`, and makes file and tables if they are not there.
+    /// Opens the store in the file at `path`, and makes file and tables if they are not there. To SQLite, a path that starts with
+    /// `file:` is a URI.
     ///
     /// # Errors
     /// Nothing is kept open after any of them:
-    /// - `InvalidOption`: a database in memory (use [`in_memory`](crate::IdempotencyStore::in_memory)), an unusable prefix, or a
-    ///   file that can't be turned to write-ahead logging.
-    /// - `CannotOpen`, `ReadOnly`, `Full`, `Busy`, `Unavailable`: the file can't be opened, written, or had in time.
-    /// - `Foreign`, `NewerSchema`, `Corrupt`: what is there is not a store that this version can work with; it was not changed.
-    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, BackendError> {
+    /// - [`Error::InvalidOption`]: a database in memory (use [`in_memory`](crate::IdempotencyStore::in_memory)), an unusable prefix,
+    ///   a NUL in a name, or a file that can't be turned to write-ahead logging.
+    /// - [`Error::CannotOpen`], [`Error::ReadOnly`], [`Error::Full`], [`Error::Busy`], [`Error::Unavailable`]: the file can't be
+    ///   opened, written, or had in time.
+    /// - [`Error::Foreign`], [`Error::NewerSchema`], [`Error::Corrupt`]: what is there is not a store that this version can work
+    ///   with; it was not changed.
+    /// - [`Error::Indefinite`]: the store may have been made, or not; it holds no record yet. Open again.
+    /// - [`Error::Other`]: anything else, such as an unknown VFS, or what the connection's set-up failed with.
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, Error> {
         let path = path.as_ref();
         let (writer, store_id) = Writer::open(path, options)?;
         Ok(Self { writer: FairMutex::new(writer), store_id, path: path.to_owned() })

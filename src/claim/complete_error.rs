@@ -32,7 +32,7 @@ use std::fmt;
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(thiserror::Error)]
-#[error("the reply was not recorded")]
+#[error("the reply {} recorded: {error}", if error.is_indefinite() { "may not be" } else { "was not" })]
 pub struct CompleteError {
     #[source]
     error: Error,

@@ -12,11 +12,13 @@ use std::time::Duration;
 
 /// A claim as plain data, for work that ends in another thread, task or process:
 /// [`store.complete(&ticket, reply)`](crate::IdempotencyStore::complete),
-/// [`store.release(&ticket)`](crate::IdempotencyStore::release),
+/// [`store.release(&ticket)`](crate::IdempotencyStore::release), [`store.abandon(&ticket)`](crate::IdempotencyStore::abandon),
 /// [`store.resume(ticket)`](crate::IdempotencyStore::resume).
 ///
 /// It carries the claim's own lease and retention, which win over those of the handle that finishes it. With the feature `serde` it
-/// can be stored and sent, with scope and key in the clear; deserialising validates. Whoever holds it can complete the operation.
+/// can be stored and sent, with scope and key in the clear; deserialising refuses values that no ticket has. Whoever holds it can
+/// complete the operation, and it may be used more than once: where tickets are delivered twice, both runs hold the same claim, and
+/// neither is told that it is the second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "wire::TicketData", into = "wire::TicketData"))]
@@ -105,8 +107,11 @@ impl Ticket {
     ///
     /// The same for every attempt; different for every label, scope, key and fingerprint. Give each call that one operation makes a
     /// label of its own. It has the form of a UUID (version 8, RFC 9562, section 5.8): 36 visible ASCII characters that the
-    /// strictest provider takes. It shows neither scope nor key, but it is a digest, not a secret. The provider must remember it for
-    /// as long as a takeover can come, so keep this store's lease and retention within the provider's own retention.
+    /// strictest provider takes. It shows neither scope nor key, but it is a digest, not a secret.
+    ///
+    /// Choose a retention at least as long as the provider's: a key that is new here while the provider still knows it would get the
+    /// old operation's answer there. And after a takeover that comes later than the provider remembers, ask it what happened before
+    /// charging: it does not deduplicate any more.
     ///
     /// ```
     /// # use idempotency::*;
@@ -169,7 +174,8 @@ mod wire {
         key: String,
         fingerprint_format: u8,
         fingerprint: [u8; 32],
-        token: i64,
+        /// In decimal: it does not fit the numbers of every JSON reader.
+        token: String,
         attempt: u32,
         lease_ms: i64,
         retention_ms: i64,
@@ -183,7 +189,7 @@ mod wire {
                 key: ticket.id.key.as_str().to_owned(),
                 fingerprint_format: ticket.fingerprint.format(),
                 fingerprint: *ticket.fingerprint.digest(),
-                token: ticket.token.get(),
+                token: ticket.token.to_string(),
                 attempt: ticket.attempt,
                 lease_ms: ticket.lease.as_millis(),
                 retention_ms: ticket.retention.as_millis(),
@@ -205,7 +211,12 @@ mod wire {
                     key: IdempotencyKey::new(data.key).map_err(|error| error.to_string())?,
                 },
                 fingerprint: Fingerprint::from_stored(data.fingerprint_format, data.fingerprint),
-                token: FencingToken::new(data.token).ok_or("a token is at least 1")?,
+                token: data
+                    .token
+                    .parse()
+                    .ok()
+                    .and_then(FencingToken::new)
+                    .ok_or("a token is a number from 1 on")?,
                 attempt: data.attempt,
                 lease: Period::from_millis(data.lease_ms).map_err(|error| error.to_string())?,
                 retention: Period::from_millis(data.retention_ms).map_err(|error| error.to_string())?,

@@ -19,6 +19,7 @@ const LEVELS: &[Unit] = &[
     ("record", 0),
     ("sync", 0),
     ("header", 0),
+    ("into_bytes", 0),
     ("outcome", 1),
     ("transition", 1),
     ("error", 2),
@@ -34,7 +35,8 @@ const LEVELS: &[Unit] = &[
 
 const MAX_LINES: usize = 400;
 /// Files that may be longer than [`MAX_LINES`], with the reason.
-const LONG_FILES: &[(&str, &str)] = &[];
+const LONG_FILES: &[(&str, &str)] =
+    &[("payments", "an example that a newcomer reads from top to bottom, so it is one file")];
 
 fn house() -> Vec<Source> {
     Source::all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))
@@ -211,7 +213,10 @@ fn every_transaction_begins_as_immediate() {
 
 #[test]
 fn no_file_is_over_the_limit_without_a_reason() {
-    assert_eq!(lengths(&house(), LONG_FILES), NONE);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["src", "tests", "examples", "benches", "fuzz/src", "fuzz/fuzz_targets"];
+    let all: Vec<Source> = folders.iter().flat_map(|folder| Source::all(&root.join(folder))).collect();
+    assert_eq!(lengths(&all, LONG_FILES), NONE);
 }
 
 #[test]

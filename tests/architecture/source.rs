@@ -50,6 +50,9 @@ impl Source {
                     folders.push(path);
                     continue;
                 }
+                if path.extension().is_none_or(|extension| extension != "rs") {
+                    continue;
+                }
                 let inner = path.strip_prefix(folder).expect("a path below the folder").with_extension("");
                 let module =
                     inner.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>();

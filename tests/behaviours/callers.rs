@@ -260,7 +260,7 @@ struct Request<'a> {
     over_rate: bool,
 }
 
-/// A front door in the order that DESIGN §3 asks for: whatever can be refused without the store is refused before it.
+/// A front door in this order: whatever can be refused without the store is refused before it.
 fn serve(store: &Faulty, request: &Request<'_>) -> Result<Served, Error> {
     let Some(principal) = request.principal else { return Ok(Served::Refused("authentication")) };
     if request.over_rate {

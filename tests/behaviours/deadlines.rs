@@ -25,7 +25,7 @@ enum Standing {
 }
 use Standing::{CompletedByA, Expired, LapsedForA, Nothing, RunningForA, RunningForB};
 
-/// DESIGN §2, read off for one moment: what each caller is told, and what stands then.
+/// docs/design.md, section 2, read off for one moment: what each caller is told, and what stands then.
 fn read_off(standing: Standing, step: Step) -> (&'static str, Standing) {
     match (step, standing) {
         (ClaimByB, RunningForA | RunningForB) => ("in progress", standing),

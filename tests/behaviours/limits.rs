@@ -17,7 +17,7 @@ fn reference_of(len: usize) -> Reply {
     Reply::Reference("x".repeat(len))
 }
 
-/// Case 30. The default limit is 1 MiB (DESIGN §3).
+/// Case 30. The default limit is 1 MiB.
 #[test]
 fn a_reply_at_the_limit_replays_whole_and_a_larger_one_leaves_the_claim_standing() {
     on_every_backend(|fixture| {
@@ -119,7 +119,7 @@ fn headers_at_the_limit_replay_whole_and_larger_ones_leave_the_claim_standing() 
     });
 }
 
-/// Case 30, for checkpoints: 64 KiB (DESIGN §3).
+/// Case 30, for checkpoints: 64 KiB.
 #[test]
 fn a_checkpoint_at_the_limit_is_kept_and_a_larger_one_changes_nothing() {
     on_every_backend(|fixture| {

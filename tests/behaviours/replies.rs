@@ -120,7 +120,7 @@ fn replays_from_memory_share_the_body() {
     }
 }
 
-/// DESIGN §3: what a client depends on is replayed; what belongs to one exchange, or is dangerous to send twice, is not.
+/// What a client depends on is replayed; what belongs to one exchange, or is dangerous to send twice, is not.
 #[test]
 fn replayable_headers_keep_what_a_client_depends_on_and_drop_the_rest() {
     let kept = ["content-type", "Content-Type", "LOCATION", "ETag", "content-encoding", "content-language"];
@@ -183,4 +183,29 @@ fn replayable_headers_keep_order_repeats_and_bytes() {
         [("Link", b"</b>"), ("content-type", b"\xff\0"), ("link", b"</a>"), ("Link", b"</b>")];
     assert!(response.replayable_headers().eq(wanted));
     assert_eq!(response.headers().len(), 5, "the record itself keeps all of them");
+}
+
+/// Owned or borrowed, bytes or text: what is given is what is replayed.
+#[test]
+fn bytes_are_taken_in_every_form_that_they_come_in() {
+    let text = String::from("body");
+    let list = text.clone().into_bytes();
+    let bytes = Bytes::from_static(b"body");
+    let forms = [
+        StoredResponse::new(200).with_body("body"),
+        StoredResponse::new(200).with_body(&text),
+        StoredResponse::new(200).with_body(text.clone()),
+        StoredResponse::new(200).with_body(text.as_bytes()),
+        StoredResponse::new(200).with_body(b"body"),
+        StoredResponse::new(200).with_body(*b"body"),
+        StoredResponse::new(200).with_body(list.clone()),
+        StoredResponse::new(200).with_body(&list),
+        StoredResponse::new(200).with_body(list.clone().into_boxed_slice()),
+        StoredResponse::new(200).with_body(&bytes),
+        StoredResponse::new(200).with_body(bytes.clone()),
+    ];
+    for form in forms {
+        assert_eq!(form.body(), "body");
+    }
+    assert_eq!(StoredResponse::new(200).with_body(bytes.clone()).body().as_ptr(), bytes.as_ptr(), "shared");
 }

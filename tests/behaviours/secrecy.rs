@@ -108,6 +108,7 @@ fn claims_tickets_and_answers_print_without_what_they_carry() {
 fn replies_print_their_size_instead_of_their_content() {
     assert_debug_is_discreet(&whole_reply());
     assert_debug_is_discreet(&Reply::Reference(REFERENCE.to_owned()));
+    assert_debug_is_discreet(&StoredResponse::new(200).with_header(HEADER, HEADER).headers());
 }
 
 #[test]

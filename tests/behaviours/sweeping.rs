@@ -91,7 +91,7 @@ fn sweep_all_goes_on_until_nothing_expired_is_left() {
     });
 }
 
-/// Nothing goes by itself: DESIGN §3.
+/// Nothing goes by itself.
 #[test]
 fn expired_records_stay_until_they_are_swept_and_answer_as_absent_meanwhile() {
     on_every_backend(|fixture| {

@@ -66,7 +66,7 @@ fn the_written_form_of_a_ticket_is_fixed() {
         "key": "8e03978e-40d5",
         "fingerprint_format": 255,
         "fingerprint": digest,
-        "token": 9_223_372_036_854_775_807_i64,
+        "token": "9223372036854775807",
         "attempt": 3,
         "lease_ms": 90_000,
         "retention_ms": 86_400_000,
@@ -98,7 +98,8 @@ fn what_is_read_as_a_ticket_is_validated() {
         ("scope", json!("s".repeat(255))),
         ("key", json!("é".repeat(127))),
         ("fingerprint_format", json!(0)),
-        ("token", json!(1)),
+        ("token", json!("1")),
+        ("token", json!(i64::MAX.to_string())),
         ("attempt", json!(1)),
         ("attempt", json!(u32::MAX)),
         ("lease_ms", json!(1)),
@@ -128,14 +129,14 @@ fn what_is_read_as_a_ticket_is_validated() {
         ("fingerprint", json!(vec![0; 33])),
         ("fingerprint_format", json!(-1)),
         ("fingerprint_format", json!(256)),
-        ("token", json!(0)),
-        ("token", json!(-1)),
-        ("token", json!(i64::MIN)),
-        ("token", json!(u64::MAX)),
+        // A number, as a reader that holds numbers as doubles would have written it.
+        ("token", json!(1_796_040_414_554_426_251_i64)),
         ("attempt", json!(0)),
         ("attempt", json!(-1)),
         ("attempt", json!(u64::from(u32::MAX) + 1)),
     ]);
+    let no_tokens = ["", "0", "-1", " 1", "1 ", "1.5", "1e3", "0x1", "one", "9223372036854775808"];
+    hostile.extend(no_tokens.map(|token| ("token", json!(token))));
     for field in ["lease_ms", "retention_ms"] {
         hostile.extend([0, -1, i64::MIN, longest_ms + 1, i64::MAX].map(|millis| (field, json!(millis))));
     }
@@ -183,9 +184,9 @@ fn a_ticket_that_proves_no_claim_writes_nothing() {
         let before = fixture.stored(&tenant, &key("k"));
         let token = owned.token().get();
         for (forged, reason) in [
-            (with("token", json!(token + 1)), LostReason::Running),
-            (with("token", json!(token - 1)), LostReason::Running),
-            (with("token", json!(1)), LostReason::Running),
+            (with("token", json!((token + 1).to_string())), LostReason::Running),
+            (with("token", json!((token - 1).to_string())), LostReason::Running),
+            (with("token", json!("1")), LostReason::Running),
             (with("store_id", json!(vec![0; 16])), LostReason::Gone),
             (with("scope", json!("acct_2")), LostReason::Gone),
             (with("key", json!("other")), LostReason::Gone),
@@ -198,7 +199,7 @@ fn a_ticket_that_proves_no_claim_writes_nothing() {
                 lost(fixture.store.release(&forged).expect_err("a refusal"));
                 lost(fixture.store.abandon(&forged).expect_err("a refusal"));
             } else if forged.store_id() == owned.store_id() {
-                // Nothing is there, so there is nothing to end (DESIGN §2).
+                // Nothing is there, so there is nothing to end (docs/design.md, section 2).
                 fixture.store.release(&forged).expect("already gone");
                 fixture.store.abandon(&forged).expect("already gone");
             } else {

@@ -8,7 +8,7 @@ use idempotency::{
 use std::time::Duration;
 
 const DAY_MS: i64 = 86_400_000;
-/// The longest lease and retention (DESIGN §3).
+/// The longest lease and retention.
 const LONGEST: Duration = Duration::from_secs(36_525 * 86_400);
 /// The last millisecond of the year 9999 (`date -u -d 9999-12-31T23:59:59.999Z +%s%3N`).
 const LAST_MOMENT: i64 = 253_402_300_799_999;
@@ -150,7 +150,7 @@ fn a_retention_for_one_reply_is_held_to_the_same_limits() {
     });
 }
 
-/// A clock outside the years 1970–9999 is a typed error of every command (DESIGN §1), and nothing is written.
+/// A clock outside the years 1970–9999 is a typed error of every command, and nothing is written.
 #[test]
 fn while_the_clock_is_out_of_range_every_command_is_refused() {
     on_every_backend(|fixture| {

@@ -207,7 +207,7 @@ fn of_callers_that_all_judge_a_claim_lapsed_one_takes_over_and_the_others_hear_t
 /// `ticket` as somebody who knows only the key would have to make it up.
 fn forged(ticket: &Ticket, token: i64) -> Ticket {
     let mut data = serde_json::to_value(ticket).expect("a ticket as data");
-    data["token"] = token.into();
+    data["token"] = token.to_string().into();
     serde_json::from_value(data).expect("a well-formed ticket")
 }
 

@@ -153,3 +153,47 @@ fn tokens_rise_over_two_processes_that_alternate_on_one_key() {
         last = ours;
     }
 }
+
+/// As SQLite's backup does into a file that is in use: other handles see its old content from one transaction to the next.
+#[test]
+fn tokens_rise_on_when_an_older_content_is_restored_into_the_open_file() {
+    let fixture = Fixture::on_sqlite();
+    let copy = fixture.path().expect("a file").with_extension("copy");
+    by_hand(&fixture, &format!("VACUUM INTO '{}'", copy.display()));
+    let owner = claim(&fixture.store);
+    let restore = |from: &Path| {
+        let from = rusqlite::Connection::open(from).expect("the copy");
+        let (meta, records): (i64, i64) = from
+            .query_row(
+                "SELECT last_token, (SELECT count(*) FROM idempotency_record) FROM idempotency_meta",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .expect("the copy's counter");
+        assert_eq!(records, 0);
+        by_hand(
+            &fixture,
+            &format!("DELETE FROM idempotency_record; UPDATE idempotency_meta SET last_token = {meta}"),
+        );
+    };
+    restore(&copy);
+    let next = claim(&fixture.store);
+    assert!(next.token() > owner.token());
+    assert_eq!(lost(owner.complete(reply("late")).map(drop).map_err(Error::from)), LostReason::Running);
+    restore(&copy);
+    assert!(claim(&fixture.store).token() > next.token());
+}
+
+#[test]
+fn nothing_is_granted_where_the_counter_can_not_be_moved() {
+    let fixture = Fixture::on_sqlite();
+    by_hand(
+        &fixture,
+        "CREATE TRIGGER stuck BEFORE UPDATE ON idempotency_meta BEGIN SELECT RAISE(IGNORE); END",
+    );
+    for _ in 0..2 {
+        let refused = fixture.store.try_claim(&scope("tenant"), &key("k"), &asks_for("pay"));
+        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+        assert_eq!(fixture.store.lookup(&scope("tenant"), &key("k")).expect("a store"), None);
+    }
+}

@@ -2,7 +2,6 @@
 
 use crate::record::FencingToken;
 use crate::sync::{AtomicI64, Ordering};
-use crate::time::wall_clock_nanos;
 use std::sync::LazyLock;
 
 /// The last token that was drawn.
@@ -12,7 +11,7 @@ pub(super) struct TokenCounter(AtomicI64);
 /// What every memory store of this process draws from, so that a store made anew grants higher tokens than those before it. It
 /// starts at the wall clock, so that a restarted process does too.
 static OF_THE_PROCESS: LazyLock<TokenCounter> =
-    LazyLock::new(|| TokenCounter(AtomicI64::new(wall_clock_nanos())));
+    LazyLock::new(|| TokenCounter(AtomicI64::new(FencingToken::at_wall_clock().get())));
 
 impl TokenCounter {
     /// A counter whose first token is `first`.

@@ -67,7 +67,8 @@ impl SqliteOptions {
     }
 
     /// How long a command waits for other processes that write to the file before it fails with
-    /// [`Error::Busy`](crate::Error::Busy). At most 24 days; a longer one counts as that.
+    /// [`Error::Busy`](crate::Error::Busy). At most 24 days; a longer one counts as that. The callers of one handle wait in line, each
+    /// for at most this long once it is its turn; replays wait in the same line.
     #[must_use]
     pub fn with_busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;

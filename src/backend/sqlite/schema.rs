@@ -4,7 +4,7 @@ use crate::backend::StoreId;
 use crate::backend::sqlite::failure::{self, before_commit};
 use crate::backend::sqlite::sql::Statements;
 use crate::error::BackendError;
-use crate::time::wall_clock_nanos;
+use crate::record::FencingToken;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 /// The version that this crate writes, and the newest that it reads.
@@ -19,7 +19,9 @@ pub(super) fn prepare(connection: &Connection, statements: &Statements) -> Resul
         Some(store_id) => store_id,
         None => create(connection, statements).map_err(before_commit)?,
     };
-    transaction.execute(&statements.raise_last_token, [wall_clock_nanos()]).map_err(before_commit)?;
+    transaction
+        .execute(&statements.raise_last_token, [FencingToken::at_wall_clock().get()])
+        .map_err(before_commit)?;
     transaction.commit().map_err(failure::of_commit)?;
     Ok(store_id)
 }
@@ -50,6 +52,15 @@ pub(super) fn recognise(
     }
     if version < VERSION {
         return Err(BackendError::foreign("the store's schema version is below the first"));
+    }
+    // Compiled, not run: it names every column that the store writes.
+    for statement in [&statements.claim, &statements.read, &statements.update] {
+        if let Err(error) = connection.prepare_cached(statement) {
+            if failure::is_of_the_file(&error) {
+                return Err(before_commit(error));
+            }
+            return Err(BackendError::foreign("the store's record table has another form").with_source(error));
+        }
     }
     Ok(Some(StoreId::from_bytes(store_id)))
 }

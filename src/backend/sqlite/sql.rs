@@ -72,6 +72,7 @@ const WRITE_LAST_TOKEN: &str = "UPDATE main.{p}meta SET last_token = ?1";
 ///
 /// An expired record is no record, so nothing of it is kept; a lapsed one is taken over with its attempt, its first time and its
 /// checkpoint. Its `WHERE` says in SQL what `transition::grants` says in Rust; the one-step table of the tests holds them together.
+/// Its last two lines are the invariants of a record in progress: a damaged one is read then, and found to be damaged.
 const CLAIM: &str = "
 INSERT INTO main.{p}record AS stored (
   scope, key, state, token, attempt, created_at_ms, lease_ms, retention_ms, lease_until_ms, expires_at_ms,
@@ -100,7 +101,9 @@ ON CONFLICT (scope, key) DO UPDATE SET
   checkpoint = iif(stored.expires_at_ms <= ?4, NULL, stored.checkpoint)
 WHERE stored.expires_at_ms <= ?4
   OR (stored.state = 'in_progress' AND stored.lease_until_ms <= ?4
-    AND stored.fingerprint_format = excluded.fingerprint_format AND stored.fingerprint = excluded.fingerprint)";
+    AND stored.fingerprint_format = excluded.fingerprint_format AND stored.fingerprint = excluded.fingerprint
+    AND stored.reply_kind IS NULL AND stored.completed_at_ms IS NULL
+    AND stored.token >= 1 AND stored.attempt BETWEEN 1 AND 4294967295)";
 
 /// The columns in the order in which `row` reads them.
 const READ: &str = "

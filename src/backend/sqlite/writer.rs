@@ -13,6 +13,7 @@ use crate::record::{FencingToken, Record};
 use crate::time::{Clock, Timestamp, read_clock};
 use crate::transition::{self, Command, Transition, Write};
 use rusqlite::{CachedStatement, Connection, OpenFlags, Transaction, TransactionBehavior, params};
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub(super) struct Writer {
     clock: Arc<dyn Clock>,
     /// Stored with each claim, so that it can be told whose connection granted it.
     writer: i64,
+    /// The highest token that this connection has seen counted, also in a transaction that was rolled back.
+    last_token_seen: Cell<i64>,
     read_only: bool,
 }
 
@@ -53,7 +56,8 @@ impl Writer {
         };
         let writer = connection.query_row(DRAW_WRITER, [], |row| row.get(0)).map_err(before_commit)?;
         let SqliteOptions { clock, read_only, .. } = options;
-        Ok((Self { connection, statements, clock, writer, read_only }, store_id))
+        let last_token_seen = Cell::new(0);
+        Ok((Self { connection, statements, clock, writer, last_token_seen, read_only }, store_id))
     }
 
     pub(super) fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
@@ -154,14 +158,12 @@ impl Writer {
         if let Some(token) = token
             && self.grant(id, command, now, token)?
         {
-            self.statement(&self.statements.write_last_token)?
-                .execute([token.get()])
-                .map_err(before_commit)?;
+            self.count_token(token)?;
             return match self.stored(id, now, Checkpoint::Read)? {
                 Some(record) if record.token == token => {
                     Ok(Ending::Commit(Outcome::Claimed(Grant::of(&record))))
                 }
-                _ => Err(BackendError::bug("a granted claim is not in its row")),
+                _ => Err(BackendError::corrupt("a claim can't be read back after it was granted")),
             };
         }
         let record = self.stored(id, now, Checkpoint::Leave)?;
@@ -203,11 +205,24 @@ impl Writer {
 
     /// The token after the last one granted; none if that was the highest there is.
     fn next_token(&self) -> Result<Option<FencingToken>, BackendError> {
-        let last: i64 = self
+        let counted: i64 = self
             .statement(&self.statements.read_last_token)?
             .query_row([], |row| row.get(0))
             .map_err(before_commit)?;
+        let seen = self.last_token_seen.get();
+        // A counter that went back: the file's content was replaced by an older one while it was open, as SQLite's backup does.
+        let last = if counted < seen { seen.max(FencingToken::at_wall_clock().get()) } else { counted };
+        self.last_token_seen.set(last);
         Ok(last.checked_add(1).and_then(FencingToken::new))
+    }
+
+    fn count_token(&self, token: FencingToken) -> Result<(), BackendError> {
+        let counted = self
+            .statement(&self.statements.write_last_token)?
+            .execute([token.get()])
+            .map_err(before_commit)?;
+        self.last_token_seen.set(token.get());
+        if counted == 1 { Ok(()) } else { Err(BackendError::corrupt("the store's token counter is gone")) }
     }
 
     fn read_apply_write(
@@ -238,7 +253,7 @@ impl Writer {
         };
         match changed {
             1 => Ok(Ending::Commit(outcome)),
-            _ => Err(BackendError::bug("a row changed while it was locked")),
+            _ => Err(BackendError::corrupt("a row can't be written after it was read")),
         }
     }
 

@@ -1,0 +1,28 @@
+//! What is particular to the store on a SQLite file.
+
+#![cfg(feature = "sqlite")]
+
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "shared by test files that use different parts of it")]
+mod common;
+
+mod damage;
+mod locks;
+mod opening;
+
+use idempotency::{Error, IdempotencyStore, SqliteBackend, SqliteOptions, SqliteStore};
+use rusqlite::Connection;
+use std::path::Path;
+
+fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<SqliteStore, Error> {
+    Ok(IdempotencyStore::new(SqliteBackend::open(path, options)?))
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+/// A connection of somebody else's.
+fn shell(path: &Path) -> Connection {
+    Connection::open(path).expect("a SQLite file")
+}
