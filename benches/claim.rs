@@ -1,7 +1,9 @@
-//! What the commands cost, on each backend, from one thread and from eight: `just bench`, or `cargo bench --bench claim -- FILTER`.
+//! What the commands cost, on each backend, from one thread and from eight: `just bench`, or `cargo bench
+//! --bench claim -- FILTER`.
 //!
-//! Each sample runs on a fresh store, and only the commands are timed, not what prepares them. SQLite's files lie in the target
-//! folder: on a disk, not in a temporary folder that may be memory. Elements a second are operations of all threads together.
+//! Each sample runs on a fresh store, and only the commands are timed, not what prepares them. SQLite's files
+//! lie in the target folder: on a disk, not in a temporary folder that may be memory. Elements a second are
+//! operations of all threads together.
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use idempotency::{
@@ -106,7 +108,8 @@ fn reply() -> StoredResponse {
     StoredResponse::new(201).with_header("content-type", "application/json").with_body(vec![b'x'; 200])
 }
 
-/// How long it takes until each of `threads` threads has done its part of `work`, which is told the thread's number.
+/// How long it takes until each of `threads` threads has done its part of `work`, which is told the thread's
+/// number.
 #[expect(clippy::disallowed_methods, reason = "a benchmark takes the machine's time")]
 fn timed(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     let ready = Barrier::new(threads + 1);

@@ -5,8 +5,8 @@
 //! cargo run --release --example payments -- --requests FILE   answers the requests in FILE
 //! ```
 //!
-//! Read `Service` first: it is what a program has to do. What follows is a pretended provider, the story, and the reading of
-//! requests.
+//! Read `Service` first: it is what a program has to do. What follows is a pretended provider, the story, and
+//! the reading of requests.
 
 use idempotency::{
     Claim, ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyStore, Policy, Reply, Scope, SqliteStore,
@@ -52,7 +52,8 @@ Exit status:
   2  wrong arguments, a file that can't be read, or a store that failed
 ";
 
-// ------------------------------------------------------------------------------------------------- the service
+// ------------------------------------------------------------------------------------------------- the
+// service
 
 struct Request {
     account: String,
@@ -78,8 +79,9 @@ impl Service {
 
     /// Answers one request, whether it is a first one or a retry.
     ///
-    /// An `Err` says that the store or the ledger failed; over HTTP it would be a 503. Running the operation all the same would be
-    /// paying twice now and then. Where it leaves a claim behind, the lease runs on: the retry hears 409 until it ends, then takes over.
+    /// An `Err` says that the store or the ledger failed; over HTTP it would be a 503. Running the operation
+    /// all the same would be paying twice now and then. Where it leaves a claim behind, the lease runs
+    /// on: the retry hears 409 until it ends, then takes over.
     fn handle(&self, request: &Request) -> Result<Answer> {
         // What is refused here never reaches the store, so the client can mend it and try again.
         let (scope, key) = match names(request) {
@@ -109,16 +111,18 @@ impl Service {
         let attempt = claim.attempt();
         let reply = Reply::from(self.pay(&claim, request)?);
         if self.store.policy().is_failure(&reply) {
-            // `Failures::Abandon`: the effect may have happened. The retry runs at once, and is told that it is not the first
-            // attempt. Should this fail, the retry waits for the end of the lease, and the client hears of the failed payment.
+            // `Failures::Abandon`: the effect may have happened. The retry runs at once, and is told that it
+            // is not the first attempt. Should this fail, the retry waits for the end of the
+            // lease, and the client hears of the failed payment.
             let _ = claim.abandon();
             return Ok(Answer { decision: Decision::Failed { attempt }, reply });
         }
         match claim.complete(reply) {
             // What stands, not what was offered: the two differ where this claim had completed before.
             Ok(done) => Ok(Answer { decision: Decision::Executed { attempt }, reply: done.reply }),
-            // Charged, and not recorded: nobody runs it again before the lease ends, and then the provider knows its key. A program
-            // that can wait takes the claim and the reply out of the error, and tries again.
+            // Charged, and not recorded: nobody runs it again before the lease ends, and then the provider
+            // knows its key. A program that can wait takes the claim and the reply out of the
+            // error, and tries again.
             Err(unrecorded) => Err(unrecorded.into()),
         }
     }
@@ -199,9 +203,11 @@ impl fmt::Display for Answer {
     }
 }
 
-// ------------------------------------------------------------------------------------------------ the provider
+// ------------------------------------------------------------------------------------------------ the
+// provider
 
-/// A payment provider that charges once for each key. Its ledger is a file, so that it outlives a killed client of it.
+/// A payment provider that charges once for each key. Its ledger is a file, so that it outlives a killed
+/// client of it.
 struct Provider {
     ledger: PathBuf,
 }
@@ -242,7 +248,8 @@ fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-// --------------------------------------------------------------------------------------------------- the story
+// --------------------------------------------------------------------------------------------------- the
+// story
 
 /// The service, and the table of what was expected of it and what it did.
 struct Story<W> {
@@ -252,7 +259,8 @@ struct Story<W> {
     wrong: usize,
 }
 
-/// Plays every scenario; says whether all went as expected. Each has an account of its own, so its charges can be told.
+/// Plays every scenario; says whether all went as expected. Each has an account of its own, so its charges
+/// can be told.
 fn story(mut out: impl Write) -> Result<bool> {
     let folder = tempfile::tempdir()?;
     let service = Service::open(folder.path(), Policy::new())?;
@@ -357,7 +365,8 @@ fn at_once(service: &Service, request: &Request, copies: usize) -> Result<Vec<An
     })
 }
 
-/// The hidden argument that makes this program the one that is killed, and what that one says once it has charged.
+/// The hidden argument that makes this program the one that is killed, and what that one says once it has
+/// charged.
 const AS_VICTIM: &str = "--charge-and-wait-to-be-killed";
 const CHARGED: &str = "charged\n";
 
@@ -371,7 +380,8 @@ fn fatal_payment() -> Request {
 }
 
 fn killed(story: &mut Story<impl Write>, folder: &Path) -> Result<()> {
-    // Its stdin stays open for as long as this process lives: should this one end early, the victim ends as well.
+    // Its stdin stays open for as long as this process lives: should this one end early, the victim ends as
+    // well.
     let mut victim = Command::new(std::env::current_exe()?)
         .args([AS_VICTIM.as_ref(), folder.as_os_str()])
         .stdin(Stdio::piped())
@@ -410,7 +420,8 @@ fn be_killed(folder: &Path) -> Result<bool> {
     Err(format!("it got {answer} instead of a claim").into())
 }
 
-// ------------------------------------------------------------------------------------------ requests from a file
+// ------------------------------------------------------------------------------------------ requests from a
+// file
 
 /// Answers the requests in `path`; says whether every line was good.
 fn answer_requests(path: &Path, mut out: impl Write) -> Result<bool> {

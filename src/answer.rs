@@ -20,10 +20,12 @@ pub enum ClaimOutcome<C = Claim> {
 }
 
 impl<C> ClaimOutcome<C> {
-    /// The HTTP status that goes with the answer; none where the operation is the caller's to run, or the reply has no status.
+    /// The HTTP status that goes with the answer; none where the operation is the caller's to run, or the
+    /// reply has no status.
     ///
-    /// 409 in progress and 422 for a mismatch are the choice of the IETF draft `draft-ietf-httpapi-idempotency-key-header-07`
-    /// (section 2.7). An API that publishes 409 for a mismatch maps the variant instead.
+    /// 409 in progress and 422 for a mismatch are the choice of the IETF draft
+    /// `draft-ietf-httpapi-idempotency-key-header-07` (section 2.7). An API that publishes 409 for a
+    /// mismatch maps the variant instead.
     #[must_use]
     pub fn suggested_status(&self) -> Option<u16> {
         match self {
@@ -39,8 +41,8 @@ impl<C> ClaimOutcome<C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InProgress {
-    /// When to ask again: a hint for polling, not the rest of the lease. Whole milliseconds, rounded up, at least 1; never beyond
-    /// the lease's end.
+    /// When to ask again: a hint for polling, not the rest of the lease. Whole milliseconds, rounded up, at
+    /// least 1; never beyond the lease's end.
     pub retry_after: Duration,
     /// Until when the other claim stands, unless it is renewed.
     pub lease_until: Timestamp,
@@ -54,7 +56,8 @@ impl InProgress {
         Self { retry_after: whole_millis(hint).min(left).max(Duration::from_millis(1)), lease_until, attempt }
     }
 
-    /// `retry_after` as a `Retry-After` header has it (RFC 9110, section 10.2.3): whole seconds, rounded up, at least 1.
+    /// `retry_after` as a `Retry-After` header has it (RFC 9110, section 10.2.3): whole seconds, rounded up,
+    /// at least 1.
     #[must_use]
     pub fn retry_after_secs(&self) -> u64 {
         let part = u64::from(self.retry_after.subsec_nanos() > 0);

@@ -14,9 +14,10 @@
 //!
 //! It may get there by another way (one SQL statement, say), if outcome and stored record are the same.
 //!
-//! **Tokens** are strictly increasing over the life of the storage, and never drawn twice: not after a release, a sweep, a forget, a
-//! takeover, a restart, or the restoring of an older copy. **Expired records** count as absent; only a sweep removes them, and only a
-//! claim writes over them. **A storage that is down** answers `Err`, never an outcome.
+//! **Tokens** are strictly increasing over the life of the storage, and never drawn twice: not after a
+//! release, a sweep, a forget, a takeover, a restart, or the restoring of an older copy. **Expired records**
+//! count as absent; only a sweep removes them, and only a claim writes over them. **A storage that is down**
+//! answers `Err`, never an outcome.
 //!
 //! # A whole backend
 //! ```
@@ -108,7 +109,8 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// Storage for records; see the [module's](self) contract. Object-safe, and implemented for `Arc` and `Box` of a backend.
+/// Storage for records; see the [module's](self) contract. Object-safe, and implemented for `Arc` and `Box`
+/// of a backend.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Executes one command, atomically.
     ///
@@ -116,7 +118,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// [`BackendError`]: nothing was done, unless it is indefinite.
     fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError>;
 
-    /// Executes commands in order and answers in the same order. A command's failure does not undo those before it.
+    /// Executes commands in order and answers in the same order. A command's failure does not undo those
+    /// before it.
     fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
         batch.iter().map(|(id, command)| self.execute(id, command)).collect()
     }
@@ -127,7 +130,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// [`BackendError`]: it could not be read.
     fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError>;
 
-    /// Deletes at most `limit` expired records. Costs what it removes, and never holds up other commands for long.
+    /// Deletes at most `limit` expired records. Costs what it removes, and never holds up other commands for
+    /// long.
     ///
     /// # Errors
     /// [`BackendError`]: it stopped; what it had removed by then stays removed.
@@ -182,7 +186,8 @@ impl StoreId {
     /// A new one. Random enough to tell stores apart; no secret.
     #[must_use]
     pub fn random() -> Self {
-        // std keys each `RandomState` from the operating system's randomness, and hashes with a keyed pseudo-random function.
+        // std keys each `RandomState` from the operating system's randomness, and hashes with a keyed
+        // pseudo-random function.
         let half = |n: u8| RandomState::new().hash_one(n).to_le_bytes();
         let mut bytes = [0; 16];
         bytes.iter_mut().zip(half(0).into_iter().chain(half(1))).for_each(|(byte, random)| *byte = random);

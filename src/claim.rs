@@ -24,17 +24,18 @@ use std::time::Duration;
 
 /// The right to run an operation, held under a lease.
 ///
-/// Do the work, then end the claim: [`complete`](Self::complete) with what it came to; [`abandon`](Self::abandon) if it failed and
-/// the effect may have happened; [`release`](Self::release) only if this attempt certainly had no effect. Every write proves itself
-/// by the fencing token, so an owner that was taken over writes nothing: it gets [`Error::ClaimLost`].
+/// Do the work, then end the claim: [`complete`](Self::complete) with what it came to;
+/// [`abandon`](Self::abandon) if it failed and the effect may have happened; [`release`](Self::release) only
+/// if this attempt certainly had no effect. Every write proves itself by the fencing token, so an owner that
+/// was taken over writes nothing: it gets [`Error::ClaimLost`].
 ///
-/// A lease that is over is not lost by itself: as long as nobody has taken over, the token proves the claim, and renewing and
-/// completing succeed.
+/// A lease that is over is not lost by itself: as long as nobody has taken over, the token proves the claim,
+/// and renewing and completing succeed.
 ///
 /// # Differences from a lock guard
-/// Dropping a `Claim` does no I/O and ends nothing. The lease runs on, as after a crash, and then the next claim takes over: what
-/// the work had called may still be in flight, so the key must not reopen while it might arrive. A lock guard that unlocks on drop
-/// would run the operation twice here.
+/// Dropping a `Claim` does no I/O and ends nothing. The lease runs on, as after a crash, and then the next
+/// claim takes over: what the work had called may still be in flight, so the key must not reopen while it
+/// might arrive. A lock guard that unlocks on drop would run the operation twice here.
 #[must_use = "dropping a claim ends nothing: complete, abandon or release it"]
 pub struct Claim {
     backend: Arc<dyn Backend>,
@@ -124,7 +125,8 @@ impl Claim {
         self.ticket.downstream_key(label)
     }
 
-    /// The claim as plain data, for work that ends in another thread, task or process. This handle stays usable.
+    /// The claim as plain data, for work that ends in another thread, task or process. This handle stays
+    /// usable.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         self.ticket.clone()
@@ -140,14 +142,15 @@ impl Claim {
     ///
     /// # Errors
     /// - [`Error::ClaimLost`]: the claim is not its owner's any more. Stop the work if it can be stopped.
-    /// - Any other: the lease was not renewed, or may have been if [`Error::is_indefinite`]; it ends no earlier than
-    ///   [`lease_until`](Self::lease_until) says. The claim is not lost by it; try again.
+    /// - Any other: the lease was not renewed, or may have been if [`Error::is_indefinite`]; it ends no
+    ///   earlier than [`lease_until`](Self::lease_until) says. The claim is not lost by it; try again.
     pub fn renew(&mut self) -> Result<(), Error> {
         let command = Command::Renew { token: self.token() };
         self.extend(&command)
     }
 
-    /// Saves `bytes` (at most [`MAX_CHECKPOINT_LEN`]) for whoever takes over, in place of what was saved before, and renews.
+    /// Saves `bytes` (at most [`MAX_CHECKPOINT_LEN`]) for whoever takes over, in place of what was saved
+    /// before, and renews.
     ///
     /// ```
     /// # use idempotency::*;
@@ -168,7 +171,8 @@ impl Claim {
     /// # Errors
     /// - [`Error::CheckpointTooLarge`]: nothing was saved or renewed.
     /// - [`Error::ClaimLost`]: nothing was saved; the claim is not its owner's any more.
-    /// - Any other: it was not saved, or may have been if [`Error::is_indefinite`]; the claim is not lost by it.
+    /// - Any other: it was not saved, or may have been if [`Error::is_indefinite`]; the claim is not lost by
+    ///   it.
     pub fn save_checkpoint(&mut self, bytes: impl IntoBytes) -> Result<(), Error> {
         let bytes = bytes.into_bytes();
         check_len(bytes.len(), MAX_CHECKPOINT_LEN, |len, max| Error::CheckpointTooLarge { len, max })?;
@@ -188,25 +192,30 @@ impl Claim {
         }
     }
 
-    /// Records what the operation came to and ends the claim. Every retry gets `reply` from now on, for the claim's retention.
+    /// Records what the operation came to and ends the claim. Every retry gets `reply` from now on, for the
+    /// claim's retention.
     ///
-    /// Gives what stands: send its `reply` to the client. If this very claim had completed before, that is the first reply.
+    /// Gives what stands: send its `reply` to the client. If this very claim had completed before, that is
+    /// the first reply.
     ///
-    /// Whatever `reply` says is recorded, a failure too: it is the caller who looks at [`Policy::is_failure`](crate::Policy::is_failure)
-    /// before, and abandons or releases instead.
+    /// Whatever `reply` says is recorded, a failure too: it is the caller who looks at
+    /// [`Policy::is_failure`](crate::Policy::is_failure) before, and abandons or releases instead.
     ///
     /// # Errors
     /// [`CompleteError`], with the claim and the reply:
-    /// - [`Error::ReplyTooLarge`], [`Error::HeadersTooLarge`]: nothing was recorded, and the claim stands; complete with less.
-    /// - [`Error::ClaimLost`]: nothing was recorded, and the claim is not its owner's any more; the effect happened all the same.
-    /// - Any other: it may or may not be recorded if [`Error::is_indefinite`], else it is not. The record stays under its lease, and
-    ///   nobody runs the operation again before that ends: complete again.
+    /// - [`Error::ReplyTooLarge`], [`Error::HeadersTooLarge`]: nothing was recorded, and the claim stands;
+    ///   complete with less.
+    /// - [`Error::ClaimLost`]: nothing was recorded, and the claim is not its owner's any more; the effect
+    ///   happened all the same.
+    /// - Any other: it may or may not be recorded if [`Error::is_indefinite`], else it is not. The record
+    ///   stays under its lease, and nobody runs the operation again before that ends: complete again.
     pub fn complete(self, reply: impl Into<Reply>) -> Result<Completed, CompleteError> {
         let retention = self.ticket.retention_period();
         self.complete_within(retention, reply.into())
     }
 
-    /// As [`complete`](Self::complete), for a reply with a retention of its own: a decline for a minute, a success for a day.
+    /// As [`complete`](Self::complete), for a reply with a retention of its own: a decline for a minute, a
+    /// success for a day.
     ///
     /// ```
     /// # use idempotency::*;
@@ -222,8 +231,8 @@ impl Claim {
     /// ```
     ///
     /// # Errors
-    /// As [`complete`](Self::complete), and [`Error::Retention`] if `retention` is zero or longer than 36,525 days: nothing was
-    /// recorded, and the claim stands.
+    /// As [`complete`](Self::complete), and [`Error::Retention`] if `retention` is zero or longer than 36,525
+    /// days: nothing was recorded, and the claim stands.
     pub fn complete_for(
         self,
         retention: Duration,
@@ -242,21 +251,25 @@ impl Claim {
             .map_err(|(error, reply)| CompleteError::new(error, self, reply))
     }
 
-    /// Ends the claim: this attempt certainly had no effect. After a first attempt the key is free at once, for any request; after
-    /// a takeover it is as after [`abandon`](Self::abandon), since an earlier attempt may have had the effect.
+    /// Ends the claim: this attempt certainly had no effect. After a first attempt the key is free at once,
+    /// for any request; after a takeover it is as after [`abandon`](Self::abandon), since an earlier
+    /// attempt may have had the effect.
     ///
     /// # Errors
     /// - [`Error::ClaimLost`]: nothing was written; the claim was not its owner's any more.
-    /// - Any other: it may or may not have ended if [`Error::is_indefinite`], else it stands until its lease is over.
+    /// - Any other: it may or may not have ended if [`Error::is_indefinite`], else it stands until its lease
+    ///   is over.
     pub fn release(self) -> Result<(), Error> {
         self.ticket.release(&*self.backend)
     }
 
-    /// Ends the lease: the work stops, and its effect may have happened. The next claim takes over at once, knows that it does, and
-    /// gets the checkpoint; the key stays bound to its request. Until then a [`Ticket`] of this claim can still complete it.
+    /// Ends the lease: the work stops, and its effect may have happened. The next claim takes over at once,
+    /// knows that it does, and gets the checkpoint; the key stays bound to its request. Until then a
+    /// [`Ticket`] of this claim can still complete it.
     ///
     /// # Errors
-    /// As [`release`](Self::release). It costs no more than the rest of the lease: log it, and go on with what the work failed with.
+    /// As [`release`](Self::release). It costs no more than the rest of the lease: log it, and go on with
+    /// what the work failed with.
     pub fn abandon(self) -> Result<(), Error> {
         self.ticket.abandon(&*self.backend)
     }

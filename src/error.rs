@@ -1,6 +1,7 @@
 //! What can go wrong: [`Error`] for callers, [`BackendError`] for those who write a backend.
 //!
-//! Ordinary answers are no errors. An `Err` means that it was not done, or, where [`Error::is_indefinite`], that it may have been.
+//! Ordinary answers are no errors. An `Err` means that it was not done, or, where [`Error::is_indefinite`],
+//! that it may have been.
 
 use crate::key::KeyError;
 use crate::outcome::LostReason;
@@ -10,8 +11,8 @@ use std::error::Error as StdError;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The error underneath, whatever the backend's library calls it: [`std::error::Error::source`] gives it for downcasting. Shared,
-/// so that one failure can be told to many callers.
+/// The error underneath, whatever the backend's library calls it: [`std::error::Error::source`] gives it for
+/// downcasting. Shared, so that one failure can be told to many callers.
 #[derive(Clone, Debug)]
 pub struct Source(Arc<dyn StdError + Send + Sync>);
 
@@ -82,10 +83,12 @@ pub enum Error {
     /// The store can't be reached. Nothing was done; try again.
     #[error("the store is unavailable")]
     Unavailable(#[source] Option<Source>),
-    /// It may have been done, or not. Ask again: a claim that was granted answers "in progress" until its lease ends.
+    /// It may have been done, or not. Ask again: a claim that was granted answers "in progress" until its
+    /// lease ends.
     #[error("the outcome is unknown")]
     Indefinite(#[source] Option<Source>),
-    /// The store's limit, or its disk, leaves no room. Records that exist can still be completed, if that needs no room.
+    /// The store's limit, or its disk, leaves no room. Records that exist can still be completed, if that
+    /// needs no room.
     #[error("the store is full")]
     Full(#[source] Option<Source>),
     /// The store was opened for reading only, or its file or folder can't be written.
@@ -130,7 +133,8 @@ pub enum Error {
     /// Every fencing token up to `i64::MAX` has been granted.
     #[error("the store's fencing tokens are exhausted")]
     TokensExhausted,
-    /// The backend did what its contract rules out: a bug of this crate, or of the backend. Nothing was granted.
+    /// The backend did what its contract rules out: a bug of this crate, or of the backend. Nothing was
+    /// granted.
     #[error("bug in the backend: {what}")]
     Bug {
         /// What it did.
@@ -157,7 +161,8 @@ impl Error {
 
 /// What a [`Backend`](crate::Backend) fails with: the part of [`Error`] that is about the storage.
 ///
-/// Each constructor says what the caller may rely on afterwards; what matters most is not to call something definite that is not.
+/// Each constructor says what the caller may rely on afterwards; what matters most is not to call something
+/// definite that is not.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct BackendError(Error);

@@ -8,8 +8,9 @@
 //! u64 big-endian length of the value ‖ SHA-256 of the value
 //! ```
 //!
-//! No two lists of parts give the same input. The value stands in as its own digest so that a stream, whose length is known only at
-//! its end, gets the same fingerprint as the same bytes in memory. The tests below fix it by vectors that another program computed.
+//! No two lists of parts give the same input. The value stands in as its own digest so that a stream, whose
+//! length is known only at its end, gets the same fingerprint as the same bytes in memory. The tests below
+//! fix it by vectors that another program computed.
 
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -25,8 +26,9 @@ mod format {
 
 /// A digest of what an operation asks for, and the format it was made in. Both are stored and compared.
 ///
-/// The same request must give the same fingerprint in every retry, so leave out what changes between attempts (time stamps, trace
-/// ids, signatures). It is a SHA-256 without a secret: who can guess the whole request can check the guess.
+/// The same request must give the same fingerprint in every retry, so leave out what changes between attempts
+/// (time stamps, trace ids, signatures). It is a SHA-256 without a secret: who can guess the whole request
+/// can check the guess.
 ///
 /// ```
 /// use idempotency::Fingerprint;
@@ -44,7 +46,8 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// Of a request as its bytes are: other spacing or another order of members is another request.
     ///
-    /// `query` is what stands after the `?`: a `&str` or an `Option<&str>`; none and an empty one are the same.
+    /// `query` is what stands after the `?`: a `&str` or an `Option<&str>`; none and an empty one are the
+    /// same.
     #[must_use]
     pub fn of_request<'q>(
         method: &str,
@@ -119,8 +122,8 @@ impl FingerprintBuilder {
         self
     }
 
-    /// Adds a part that is read to its end, without holding it in memory. Gives the same fingerprint as [`field`](Self::field)
-    /// with the same bytes.
+    /// Adds a part that is read to its end, without holding it in memory. Gives the same fingerprint as
+    /// [`field`](Self::field) with the same bytes.
     ///
     /// # Errors
     /// What `reader` fails with. The fingerprint can't be finished then; what was read from `reader` is gone.

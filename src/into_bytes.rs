@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 /// What can be given where bytes are kept: owned bytes are taken as they are, borrowed ones are copied.
 ///
-/// [`Bytes`] are shared. A small part of a large buffer keeps the whole buffer in memory, uncounted: give such a part as a slice.
+/// [`Bytes`] are shared. A small part of a large buffer keeps the whole buffer in memory, uncounted: give
+/// such a part as a slice.
 pub trait IntoBytes {
     /// The bytes.
     fn into_bytes(self) -> Bytes;

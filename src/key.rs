@@ -1,4 +1,5 @@
-//! Who an operation belongs to and what it is called: [`Scope`], [`IdempotencyKey`], and both as a [`RecordId`].
+//! Who an operation belongs to and what it is called: [`Scope`], [`IdempotencyKey`], and both as a
+//! [`RecordId`].
 
 mod header_value;
 
@@ -59,7 +60,8 @@ fn validated(value: &str, max: usize) -> Result<Arc<str>, KeyError> {
     Ok(Arc::from(value))
 }
 
-/// Writes a digest of `value` short enough for a log line, long enough to tell two keys apart; never the value.
+/// Writes a digest of `value` short enough for a log line, long enough to tell two keys apart; never the
+/// value.
 fn write_digest(f: &mut fmt::Formatter<'_>, name: &str, value: &str) -> fmt::Result {
     let digest = Sha256::digest(value.as_bytes());
     write!(f, "{name}(#")?;
@@ -135,9 +137,10 @@ name! {
 impl IdempotencyKey {
     /// Reads the value of an `Idempotency-Key` header.
     ///
-    /// Either an RFC 9651 string (`"…"`, in which `\"` and `\\` are the only escapes; parameters after it are ignored) or the bare
-    /// value many clients send: visible ASCII without `"`, `,`, `;` or inner white space. Spaces and tabs around it are dropped.
-    /// The quoted and the bare form of one value are the same key.
+    /// Either an RFC 9651 string (`"…"`, in which `\"` and `\\` are the only escapes; parameters after it are
+    /// ignored) or the bare value many clients send: visible ASCII without `"`, `,`, `;` or inner white
+    /// space. Spaces and tabs around it are dropped. The quoted and the bare form of one value are the
+    /// same key.
     ///
     /// ```
     /// use idempotency::IdempotencyKey;
@@ -149,12 +152,14 @@ impl IdempotencyKey {
     /// ```
     ///
     /// # Errors
-    /// [`KeyError::MalformedHeader`] if it is neither, [`KeyError::Empty`] if there is nothing, else as [`new`](Self::new).
+    /// [`KeyError::MalformedHeader`] if it is neither, [`KeyError::Empty`] if there is nothing, else as
+    /// [`new`](Self::new).
     pub fn from_header(value: &str) -> Result<Self, KeyError> {
         Self::from_header_with_max_len(value, MAX_KEY_LEN)
     }
 
-    /// As [`from_header`](Self::from_header), with at most `max` bytes in the key (quotes, escapes and parameters don't count).
+    /// As [`from_header`](Self::from_header), with at most `max` bytes in the key (quotes, escapes and
+    /// parameters don't count).
     ///
     /// # Errors
     /// As [`from_header`](Self::from_header), with `max` for the length.

@@ -1,11 +1,12 @@
 //! An embeddable idempotency-key storage engine: what a program links to make an operation safe to retry.
 //!
-//! A client sends "pay", the answer is lost, it sends "pay" again. The caller names the operation by a scope and a key and proves
-//! with a fingerprint that it is the same request; the store lets exactly one of any number of concurrent callers run it, and gives
-//! everyone else the recorded reply, or says that it is running, or that the key was used for something else.
+//! A client sends "pay", the answer is lost, it sends "pay" again. The caller names the operation by a scope
+//! and a key and proves with a fingerprint that it is the same request; the store lets exactly one of any
+//! number of concurrent callers run it, and gives everyone else the recorded reply, or says that it is
+//! running, or that the key was used for something else.
 //!
-//! It is **not** a cache (nothing is evicted before its time), a lock service, a job queue, or a web middleware: it is synchronous,
-//! and knows no HTTP.
+//! It is **not** a cache (nothing is evicted before its time), a lock service, a job queue, or a web
+//! middleware: it is synchronous, and knows no HTTP.
 //!
 //! ```
 //! use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyStore, Scope, StoredResponse};
@@ -40,13 +41,14 @@
 //! ```
 //!
 //! # When can it run twice?
-//! At most one claim of a key stands at a time. An owner that dies is taken over after its lease, so work is run **at least once**
-//! after a crash: it runs exactly once only if its effect is deduplicated downstream by
+//! At most one claim of a key stands at a time. An owner that dies is taken over after its lease, so work is
+//! run **at least once** after a crash: it runs exactly once only if its effect is deduplicated downstream by
 //! [`downstream_key`](Claim::downstream_key), or checks the [fencing token](FencingToken).
 //!
 //! # Limits
-//! Scopes and keys [`MAX_KEY_LEN`] bytes; replies by [`Policy::with_max_reply_len`], headers [`MAX_HEADERS_LEN`], checkpoints
-//! [`MAX_CHECKPOINT_LEN`]; leases and retentions [`Period::MAX`]; memory stores by [`MemoryOptions`]. Times are whole milliseconds.
+//! Scopes and keys [`MAX_KEY_LEN`] bytes; replies by [`Policy::with_max_reply_len`], headers
+//! [`MAX_HEADERS_LEN`], checkpoints [`MAX_CHECKPOINT_LEN`]; leases and retentions [`Period::MAX`]; memory
+//! stores by [`MemoryOptions`]. Times are whole milliseconds.
 
 #![forbid(unsafe_code)]
 #![deny(

@@ -33,14 +33,15 @@ pub enum Outcome {
         /// Until when the claim stands now.
         lease_until: Timestamp,
     },
-    /// Release: the record is gone, and the key free for any request. Or it stays, lapsed, since an earlier attempt may have had
-    /// the effect.
+    /// Release: the record is gone, and the key free for any request. Or it stays, lapsed, since an earlier
+    /// attempt may have had the effect.
     Released,
     /// Abandon: the lease is over, and the next claim takes over.
     Abandoned,
     /// Release, abandon: there was no record any more. Nothing to do, and nothing was done.
     AlreadyGone,
-    /// Complete, renew, checkpoint, release, abandon: the claim is not the caller's any more. Nothing was written.
+    /// Complete, renew, checkpoint, release, abandon: the claim is not the caller's any more. Nothing was
+    /// written.
     Lost(LostReason),
     /// Forget: whether there was a record.
     Forgotten {
@@ -131,8 +132,8 @@ pub struct FingerprintMismatch {
 }
 
 impl FingerprintMismatch {
-    /// Whether the two fingerprints were made in different ways, so that they would differ for the same request too: a program that
-    /// has changed how it makes them computes the old one and asks again.
+    /// Whether the two fingerprints were made in different ways, so that they would differ for the same
+    /// request too: a program that has changed how it makes them computes the old one and asks again.
     ///
     /// ```
     /// # use idempotency::*;

@@ -7,23 +7,26 @@ use std::time::Duration;
 
 /// The largest reply payload (body or reference) that a policy may allow, in bytes: 256 MiB.
 pub const MAX_REPLY_LEN: usize = 256 * 1024 * 1024;
-/// The most that the headers of a reply may come to, in bytes: 64 KiB, all names and values and 32 bytes for each header.
+/// The most that the headers of a reply may come to, in bytes: 64 KiB, all names and values and 32 bytes for
+/// each header.
 pub const MAX_HEADERS_LEN: usize = 64 * 1024;
 /// The largest checkpoint, in bytes: 64 KiB.
 pub const MAX_CHECKPOINT_LEN: usize = 64 * 1024;
 
 /// What is to become of a claim whose work failed.
 ///
-/// The store does not apply it by itself: [`Claim::complete`](crate::Claim::complete) records whatever it is given. It is for the code
-/// that runs the work, which asks [`Policy::is_failure`] and then ends the claim as [`Policy::failures`] says.
+/// The store does not apply it by itself: [`Claim::complete`](crate::Claim::complete) records whatever it is
+/// given. It is for the code that runs the work, which asks [`Policy::is_failure`] and then ends the claim as
+/// [`Policy::failures`] says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failures {
-    /// The claim is abandoned: the retry runs at once, the fingerprint stays bound, and the retry knows that it is a takeover, since
-    /// the effect may have happened.
+    /// The claim is abandoned: the retry runs at once, the fingerprint stays bound, and the retry knows that
+    /// it is a takeover, since the effect may have happened.
     #[default]
     Abandon,
-    /// The claim is released, for work whose failures certainly had no effect, or whose effect is deduplicated downstream.
+    /// The claim is released, for work whose failures certainly had no effect, or whose effect is
+    /// deduplicated downstream.
     Release,
     /// Every reply is recorded and replayed, failures included; work that ends without a reply is abandoned.
     Record,
@@ -50,7 +53,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Retention 24 hours, lease 90 seconds, retry after 1 second, replies of at most 1 MiB, failures abandoned.
+    /// Retention 24 hours, lease 90 seconds, retry after 1 second, replies of at most 1 MiB, failures
+    /// abandoned.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -63,8 +67,9 @@ impl Policy {
         }
     }
 
-    /// How long a reply is replayed, counted from completion, and how long a lapsed claim can be taken over, counted from the end of
-    /// its lease (as it was granted or renewed: abandoning it early does not shorten this). Choose it longer than the longest retry of any client. 1 ms to 36,525 days; checked by
+    /// How long a reply is replayed, counted from completion, and how long a lapsed claim can be taken over,
+    /// counted from the end of its lease (as it was granted or renewed: abandoning it early does not
+    /// shorten this). Choose it longer than the longest retry of any client. 1 ms to 36,525 days; checked by
     /// [`with_policy`](crate::IdempotencyStore::with_policy).
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
@@ -72,23 +77,25 @@ impl Policy {
         self
     }
 
-    /// How long a claim stands without being renewed. Choose it well above the slowest honest run. 1 ms to 36,525 days; checked by
-    /// [`with_policy`](crate::IdempotencyStore::with_policy).
+    /// How long a claim stands without being renewed. Choose it well above the slowest honest run. 1 ms to
+    /// 36,525 days; checked by [`with_policy`](crate::IdempotencyStore::with_policy).
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// When a caller who was told "in progress" is to ask again, at the most: a hint for polling, not the rest of the lease.
+    /// When a caller who was told "in progress" is to ask again, at the most: a hint for polling, not the
+    /// rest of the lease.
     #[must_use]
     pub fn with_retry_after(mut self, retry_after: Duration) -> Self {
         self.retry_after = retry_after;
         self
     }
 
-    /// The largest payload of a reply (its body or its reference; headers have [`MAX_HEADERS_LEN`]), in bytes, at most
-    /// [`MAX_REPLY_LEN`]; checked by [`with_policy`](crate::IdempotencyStore::with_policy).
+    /// The largest payload of a reply (its body or its reference; headers have [`MAX_HEADERS_LEN`]), in
+    /// bytes, at most [`MAX_REPLY_LEN`]; checked by
+    /// [`with_policy`](crate::IdempotencyStore::with_policy).
     #[must_use]
     pub fn with_max_reply_len(mut self, max: usize) -> Self {
         self.max_reply_len = max;
@@ -102,7 +109,8 @@ impl Policy {
         self
     }
 
-    /// Which replies count as a failure, for the code that runs the work. Without this: responses with a status of 500 and above.
+    /// Which replies count as a failure, for the code that runs the work. Without this: responses with a
+    /// status of 500 and above.
     #[must_use]
     pub fn failure_if(mut self, is_failure: fn(&Reply) -> bool) -> Self {
         self.is_failure = is_failure;

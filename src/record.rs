@@ -6,14 +6,17 @@ use crate::time::{Period, Timestamp, wall_clock_nanos};
 use bytes::Bytes;
 use std::fmt;
 
-/// The number that proves a claim: strictly increasing over the store's whole life, from 1 to `i64::MAX`, never reused.
+/// The number that proves a claim: strictly increasing over the store's whole life, from 1 to `i64::MAX`,
+/// never reused.
 ///
-/// A resource that keeps the highest token it has seen and refuses lower ones is safe from an owner that was taken over.
+/// A resource that keeps the highest token it has seen and refuses lower ones is safe from an owner that was
+/// taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(i64);
 
 impl FencingToken {
-    /// The first token of all. Also what to hand to [`apply`](crate::transition::apply) where it can't grant a claim.
+    /// The first token of all. Also what to hand to [`apply`](crate::transition::apply) where it can't grant
+    /// a claim.
     pub const FIRST: Self = Self(1);
 
     /// The token `value`, or none if it is below 1.
@@ -22,8 +25,8 @@ impl FencingToken {
         if value >= 1 { Some(Self(value)) } else { None }
     }
 
-    /// Nanoseconds since 1970 on the machine's wall clock: what a store's counter is raised to, at least, whenever it is opened, so
-    /// that neither a restart nor an older copy makes it grant a token again.
+    /// Nanoseconds since 1970 on the machine's wall clock: what a store's counter is raised to, at least,
+    /// whenever it is opened, so that neither a restart nor an older copy makes it grant a token again.
     #[must_use]
     pub fn at_wall_clock() -> Self {
         Self(wall_clock_nanos())
@@ -93,7 +96,8 @@ impl Record {
         self.state == State::InProgress && self.lease_until.is_over(now)
     }
 
-    /// Checks what every record meets. A backend calls it on what it is about to write and on what it has read.
+    /// Checks what every record meets. A backend calls it on what it is about to write and on what it has
+    /// read.
     ///
     /// # Errors
     /// The first [`Violation`]: the record must not be stored, or the storage is damaged.
@@ -135,7 +139,8 @@ impl fmt::Debug for Record {
     }
 }
 
-/// Bytes of the caller's that must not end in a log: personal data more often than not. `Debug` shows how many they are.
+/// Bytes of the caller's that must not end in a log: personal data more often than not. `Debug` shows how
+/// many they are.
 pub(crate) struct Unshown<'a>(pub(crate) &'a Bytes);
 
 impl fmt::Debug for Unshown<'_> {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// What the operation came to and what a retry gets back.
 ///
-/// Three sizes: a whole response replays exactly and grows with the payload; a reference is small and costs a look-up; a marker is
-/// the smallest, and fits only where the reply can be made again from elsewhere.
+/// Three sizes: a whole response replays exactly and grows with the payload; a reference is small and costs a
+/// look-up; a marker is the smallest, and fits only where the reply can be made again from elsewhere.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Reply {
     /// The whole response, replayed as it was.
@@ -39,7 +39,8 @@ impl Reply {
         }
     }
 
-    /// The bytes that the limit on replies counts: the body or the reference. Headers have a limit of their own.
+    /// The bytes that the limit on replies counts: the body or the reference. Headers have a limit of their
+    /// own.
     #[must_use]
     pub fn payload_len(&self) -> usize {
         match self {
@@ -69,9 +70,11 @@ impl From<StoredResponse> for Reply {
     }
 }
 
-/// A response: status, headers, body. Any status and any bytes; limits are checked when it is recorded. Clones share it all.
+/// A response: status, headers, body. Any status and any bytes; limits are checked when it is recorded.
+/// Clones share it all.
 ///
-/// What is recorded is replayed as it is, `set-cookie` included: record the [replayable](Self::replayable_headers) headers only.
+/// What is recorded is replayed as it is, `set-cookie` included: record the
+/// [replayable](Self::replayable_headers) headers only.
 ///
 /// ```
 /// use idempotency::StoredResponse;
@@ -97,7 +100,8 @@ impl StoredResponse {
         Self { status, headers: Arc::default(), body: Bytes::new() }
     }
 
-    /// Adds a header behind those that are there. Names keep their case, names may be repeated, values are any bytes.
+    /// Adds a header behind those that are there. Names keep their case, names may be repeated, values are
+    /// any bytes.
     #[must_use]
     pub fn with_header(mut self, name: impl AsRef<str>, value: impl IntoBytes) -> Self {
         Arc::make_mut(&mut self.headers).push((Box::from(name.as_ref()), value.into_bytes()));
@@ -150,8 +154,8 @@ impl StoredResponse {
         self.headers().filter(|(name, _)| is_replayable(name))
     }
 
-    /// What the limit on headers counts: the bytes of all names and values, and 32 more a header, so that empty ones are not
-    /// without limit (as in HTTP/2; RFC 9113, section 6.5.2).
+    /// What the limit on headers counts: the bytes of all names and values, and 32 more a header, so that
+    /// empty ones are not without limit (as in HTTP/2; RFC 9113, section 6.5.2).
     #[must_use]
     pub fn headers_len(&self) -> usize {
         const EACH: usize = 32;

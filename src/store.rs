@@ -28,10 +28,12 @@ pub type DynStore = IdempotencyStore<Arc<dyn Backend>>;
 /// How many expired records [`IdempotencyStore::sweep_all`] asks the backend to remove at a time.
 const SWEEP_STEP: usize = 10_000;
 
-/// How many operations [`IdempotencyStore::try_claim_many`] asks for at a time: others write between two batches.
+/// How many operations [`IdempotencyStore::try_claim_many`] asks for at a time: others write between two
+/// batches.
 const MAX_BATCH: usize = 1_000;
 
-/// An idempotency-key store: a handle on a backend, with a policy. Cheap to clone and to share between threads.
+/// An idempotency-key store: a handle on a backend, with a policy. Cheap to clone and to share between
+/// threads.
 ///
 /// ```
 /// use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyStore, Scope, StoredResponse};
@@ -59,8 +61,8 @@ pub struct IdempotencyStore<B: Backend> {
 }
 
 impl IdempotencyStore<MemoryBackend> {
-    /// A store in the memory of this process, with default [`MemoryOptions`]. Gone at exit, and wrong as soon as a second instance
-    /// serves the same clients.
+    /// A store in the memory of this process, with default [`MemoryOptions`]. Gone at exit, and wrong as soon
+    /// as a second instance serves the same clients.
     #[must_use]
     pub fn in_memory() -> Self {
         Self::new(MemoryBackend::new(MemoryOptions::new()))
@@ -69,8 +71,8 @@ impl IdempotencyStore<MemoryBackend> {
 
 #[cfg(feature = "sqlite")]
 impl IdempotencyStore<SqliteBackend> {
-    /// The store in the SQLite file at `path`, made if it is not there, with default [`SqliteOptions`]. Durable, and shared by
-    /// threads and processes.
+    /// The store in the SQLite file at `path`, made if it is not there, with default [`SqliteOptions`].
+    /// Durable, and shared by threads and processes.
     ///
     /// # Errors
     /// As [`SqliteBackend::open`].
@@ -86,8 +88,8 @@ impl<B: Backend> IdempotencyStore<B> {
         Self { backend: Arc::new(backend), policy: Policy::new(), terms: Terms::DEFAULT }
     }
 
-    /// A handle on the same store with another policy: have one for each endpoint. Claims keep the lease and the retention they
-    /// were made under.
+    /// A handle on the same store with another policy: have one for each endpoint. Claims keep the lease and
+    /// the retention they were made under.
     ///
     /// ```
     /// use idempotency::{IdempotencyStore, Policy};
@@ -102,8 +104,8 @@ impl<B: Backend> IdempotencyStore<B> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Policy`] if lease or retention are zero or longer than 36,525 days, or the reply limit is above
-    /// [`MAX_REPLY_LEN`](crate::MAX_REPLY_LEN).
+    /// [`Error::Policy`] if lease or retention are zero or longer than 36,525 days, or the reply limit is
+    /// above [`MAX_REPLY_LEN`](crate::MAX_REPLY_LEN).
     pub fn with_policy(&self, policy: Policy) -> Result<Self, Error> {
         Ok(Self { backend: Arc::clone(&self.backend), policy, terms: policy.terms()? })
     }
@@ -136,11 +138,13 @@ impl<B: Backend> IdempotencyStore<B> {
         Arc::<B>::clone(&self.backend)
     }
 
-    /// Asks to run the operation `key` of `scope`. Of any number of callers at once, exactly one is granted the claim.
+    /// Asks to run the operation `key` of `scope`. Of any number of callers at once, exactly one is granted
+    /// the claim.
     ///
     /// # Errors
     /// - [`Error::is_transient`]: nothing was granted; try again.
-    /// - [`Error::is_indefinite`]: it may have been granted. Ask again: it answers in progress until that lease ends.
+    /// - [`Error::is_indefinite`]: it may have been granted. Ask again: it answers in progress until that
+    ///   lease ends.
     /// - [`Error::Full`]: no room for a new record; nothing was granted.
     /// - [`Error::Corrupt`]: the record is damaged; it is neither replayed nor run again.
     /// - Any other: nothing was granted.
@@ -155,11 +159,12 @@ impl<B: Backend> IdempotencyStore<B> {
         self.claim_outcome(id, fingerprint, outcome)
     }
 
-    /// Asks for many operations at once, as [`try_claim`](Self::try_claim) does for one; answers in the same order. On SQLite it is
-    /// one transaction, up to 1,000 operations; more are several. Two equal keys in one call give one claim and one "in progress".
+    /// Asks for many operations at once, as [`try_claim`](Self::try_claim) does for one; answers in the same
+    /// order. On SQLite it is one transaction, up to 1,000 operations; more are several. Two equal keys
+    /// in one call give one claim and one "in progress".
     ///
-    /// All leases start now. If the batch may take longer than a lease, [`renew`](Claim::renew) each claim before its turn, and leave
-    /// out those that are lost.
+    /// All leases start now. If the batch may take longer than a lease, [`renew`](Claim::renew) each claim
+    /// before its turn, and leave out those that are lost.
     ///
     /// ```
     /// # use idempotency::*;
@@ -282,10 +287,12 @@ impl<B: Backend> IdempotencyStore<B> {
         ticket.abandon(&*self.backend)
     }
 
-    /// Turns `ticket` into a claim again, with the checkpoint and the lease's end as they are stored now. One read.
+    /// Turns `ticket` into a claim again, with the checkpoint and the lease's end as they are stored now. One
+    /// read.
     ///
-    /// A lapsed claim that nobody has taken over is resumed, too: [`renew`](Claim::renew) first if the hand-over may have taken long.
-    /// It proves ownership and does not make it exclusive: a ticket that is delivered twice is resumed twice.
+    /// A lapsed claim that nobody has taken over is resumed, too: [`renew`](Claim::renew) first if the
+    /// hand-over may have taken long. It proves ownership and does not make it exclusive: a ticket that
+    /// is delivered twice is resumed twice.
     ///
     /// ```
     /// # use idempotency::*;
@@ -303,8 +310,8 @@ impl<B: Backend> IdempotencyStore<B> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ClaimLost`] if the claim's record is gone, completed, superseded, or in another store; any other if it could not be
-    /// read. Nothing is written.
+    /// [`Error::ClaimLost`] if the claim's record is gone, completed, superseded, or in another store; any
+    /// other if it could not be read. Nothing is written.
     pub fn resume(&self, ticket: Ticket) -> Result<Claim, Error> {
         Claim::resumed(self.dyn_backend(), ticket, self.policy.max_reply_len())
     }
@@ -318,8 +325,9 @@ impl<B: Backend> IdempotencyStore<B> {
         Ok(self.backend.read(&id)?.map(|(record, _)| record))
     }
 
-    /// Deletes the record of `key` within `scope`, whoever owns it: for operators. The key is free for any request at once, and an
-    /// owner that is still at work loses its claim. Says whether there was a record.
+    /// Deletes the record of `key` within `scope`, whoever owns it: for operators. The key is free for any
+    /// request at once, and an owner that is still at work loses its claim. Says whether there was a
+    /// record.
     ///
     /// # Errors
     /// If it was not done, or, where [`Error::is_indefinite`], may have been.
@@ -331,7 +339,8 @@ impl<B: Backend> IdempotencyStore<B> {
         }
     }
 
-    /// Deletes at most `limit` expired records. Nothing is swept unless this is called: expired records answer as absent, and stay.
+    /// Deletes at most `limit` expired records. Nothing is swept unless this is called: expired records
+    /// answer as absent, and stay.
     ///
     /// ```
     /// # let store = idempotency::IdempotencyStore::in_memory();

@@ -1,7 +1,8 @@
-//! The locks and atomics that the concurrent parts use: `parking_lot` and `std`, or `loom` when it checks them.
+//! The locks and atomics that the concurrent parts use: `parking_lot` and `std`, or `loom` when it checks
+//! them.
 //!
-//! The only file that names either. It offers the small, non-poisoning part that both have; `Arc` is always std's, since
-//! loom's cannot hold a `dyn` value.
+//! The only file that names either. It offers the small, non-poisoning part that both have; `Arc` is always
+//! std's, since loom's cannot hold a `dyn` value.
 
 #[cfg(not(idempotency_loom))]
 mod imp {

@@ -1,6 +1,7 @@
 //! Test doubles, for those who test against this crate (feature `testing`).
 //!
-//! They wrap a real backend instead of imitating one: what they don't change behaves as it does in production.
+//! They wrap a real backend instead of imitating one: what they don't change behaves as it does in
+//! production.
 
 use crate::backend::{Backend, StoreId, Swept};
 use crate::error::BackendError;

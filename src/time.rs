@@ -118,8 +118,9 @@ pub enum PeriodError {
 
 /// Where a backend gets the time from.
 ///
-/// A clock may step back: nothing is clamped, and nothing ends early because of it. A backend refuses to work while its
-/// clock is outside the years 1970–9999. The clock is read while a lock is held, so it must be quick and must not use the store.
+/// A clock may step back: nothing is clamped, and nothing ends early because of it. A backend refuses to work
+/// while its clock is outside the years 1970–9999. The clock is read while a lock is held, so it must be
+/// quick and must not use the store.
 pub trait Clock: Send + Sync {
     /// The time now.
     fn now(&self) -> Timestamp;
@@ -246,9 +247,11 @@ impl Clock for ManualClock {
     }
 }
 
-/// Nanoseconds since 1970 on the machine's wall clock, at least 1: where a token counter starts at the earliest.
+/// Nanoseconds since 1970 on the machine's wall clock, at least 1: where a token counter starts at the
+/// earliest.
 ///
-/// Never an injected clock's: tokens must rise over the store's whole life, also across a test's clock that starts at zero.
+/// Never an injected clock's: tokens must rise over the store's whole life, also across a test's clock that
+/// starts at zero.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the file that reads clocks")]
 pub(crate) fn wall_clock_nanos() -> i64 {

@@ -1,7 +1,7 @@
 //! The semantics of the store, as one pure function: [`apply`].
 //!
-//! No clock, lock, randomness or I/O. A backend makes it atomic and durable, and means exactly what it says; so whoever wants to
-//! know what a command does reads this file.
+//! No clock, lock, randomness or I/O. A backend makes it atomic and durable, and means exactly what it says;
+//! so whoever wants to know what a command does reads this file.
 
 use crate::fingerprint::Fingerprint;
 use crate::outcome::{Completed, FingerprintMismatch, Grant, LostReason, Outcome};
@@ -106,8 +106,9 @@ impl Transition {
 
 /// Decides what `command` does to `record` at `now`.
 ///
-/// `record` meets [`Record::check`], and so does what is to be put. `next_token` is higher than every token that the store has ever
-/// granted; it is used only where [`grants`] says so, and may be [`FencingToken::FIRST`] elsewhere.
+/// `record` meets [`Record::check`], and so does what is to be put. `next_token` is higher than every token
+/// that the store has ever granted; it is used only where [`grants`] says so, and may be
+/// [`FencingToken::FIRST`] elsewhere.
 ///
 /// ```
 /// use idempotency::transition::{self, Command, Write};
@@ -189,7 +190,8 @@ fn standing(record: Option<&Record>, now: Timestamp) -> Option<&Record> {
     record.filter(|record| !record.is_expired(now))
 }
 
-/// The record in progress under `token`, lapsed or not: while nobody has taken over, the token proves the claim.
+/// The record in progress under `token`, lapsed or not: while nobody has taken over, the token proves the
+/// claim.
 fn own(record: Option<&Record>, token: FencingToken, now: Timestamp) -> Result<&Record, LostReason> {
     let record = standing(record, now).ok_or(LostReason::Gone)?;
     match (record.state, record.token == token) {
@@ -314,7 +316,8 @@ fn ending(
     with_own(record, token, now, change)
 }
 
-/// `own` with one more lease from now. Never less than it had: a step back of the clock must not shorten a lease.
+/// `own` with one more lease from now. Never less than it had: a step back of the clock must not shorten a
+/// lease.
 fn renewed(own: Record, now: Timestamp) -> Transition {
     let lease_until = own.lease_until.max(own.lease.after(now));
     let expires_at = own.expires_at.max(own.retention.after(lease_until));

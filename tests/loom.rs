@@ -1,7 +1,8 @@
-//! Every interleaving of the memory backend's locks and atomics, up to a bound on preemptions. `just loom` runs it.
+//! Every interleaving of the memory backend's locks and atomics, up to a bound on preemptions. `just loom`
+//! runs it.
 //!
-//! A model says what must hold in each interleaving, and afterwards that the interleavings it is about did occur: a model whose
-//! threads never meet would prove nothing.
+//! A model says what must hold in each interleaving, and afterwards that the interleavings it is about did
+//! occur: a model whose threads never meet would prove nothing.
 #![cfg(idempotency_loom)]
 
 use bytes::Bytes;
@@ -15,9 +16,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often, in one execution, a thread is stopped where it could have run on; changes of thread at a lock that is held or at a
-/// thread's end are not counted, and all explored. Each one more multiplies the executions: 3 take seconds, 5 minutes.
-/// `LOOM_MAX_PREEMPTIONS` overrides it.
+/// How often, in one execution, a thread is stopped where it could have run on; changes of thread at a lock
+/// that is held or at a thread's end are not counted, and all explored. Each one more multiplies the
+/// executions: 3 take seconds, 5 minutes. `LOOM_MAX_PREEMPTIONS` overrides it.
 const MAX_PREEMPTIONS: usize = 3;
 const START: Timestamp = Timestamp::from_millis(1_000_000);
 const LEASE: Duration = Duration::from_secs(30);
@@ -125,8 +126,8 @@ fn receipt() -> StoredResponse {
     StoredResponse::new(201).with_body("pay_1")
 }
 
-/// Lets `threads` threads claim one key; checks that one is granted attempt `attempt`, and the others hear of it. Gives the place
-/// of the winner.
+/// Lets `threads` threads claim one key; checks that one is granted attempt `attempt`, and the others hear of
+/// it. Gives the place of the winner.
 fn one_winner(store: &MemoryStore, threads: usize, attempt: u32) -> usize {
     let claimants: Vec<_> = (0..threads)
         .map(|_| {
@@ -306,7 +307,8 @@ fn tokens_are_unique_and_increasing_across_shards() {
         let by_token = all.first() == Some(&others[0]);
         (by_clock, by_token)
     });
-    // Under one lock the first to read the clock is the first to draw. That the order differs shows that the draws overlap.
+    // Under one lock the first to read the clock is the first to draw. That the order differs shows that the
+    // draws overlap.
     assert_eq!(orders, BTreeSet::from([(false, false), (false, true), (true, false), (true, true)]));
 }
 

@@ -1,6 +1,7 @@
 //! The example that newcomers run first: what it prints, how it ends, and that it leaves nothing behind.
 //!
-//! `cargo test` builds it; `cargo test --test payments_example` alone does not, so run `cargo build --example payments` before.
+//! `cargo test` builds it; `cargo test --test payments_example` alone does not, so run `cargo build --example
+//! payments` before.
 
 #![cfg(feature = "sqlite")]
 

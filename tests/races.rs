@@ -1,7 +1,8 @@
 //! Threads that race: on memory, on SQLite, and on two handles of one SQLite file.
 //!
-//! How many threads race and what they do is drawn from a seed that each test prints; `IDEMPOTENCY_TEST_SEED=<number>` draws the
-//! same again. The order in which the threads run is the machine's, so a failure may take several runs to come back.
+//! How many threads race and what they do is drawn from a seed that each test prints;
+//! `IDEMPOTENCY_TEST_SEED=<number>` draws the same again. The order in which the threads run is the
+//! machine's, so a failure may take several runs to come back.
 
 #[path = "races/arena.rs"]
 mod arena;
@@ -26,7 +27,8 @@ fn granted(store: &DynStore, name: &str) -> Claim {
     }
 }
 
-/// The one claim among the answers, after a look at the others: each must say that this very claim is in progress.
+/// The one claim among the answers, after a look at the others: each must say that this very claim is in
+/// progress.
 #[track_caller]
 fn only_winner(about: &str, answers: Vec<ClaimOutcome>) -> Claim {
     let (mut winners, mut running) = (Vec::new(), Vec::new());

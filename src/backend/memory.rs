@@ -68,17 +68,18 @@ impl MemoryOptions {
         self
     }
 
-    /// The most records the store holds. A full one first sweeps what has expired, then refuses claims that need a new record with
-    /// [`Error::Full`](crate::Error::Full); what exists can always be taken over and completed.
+    /// The most records the store holds. A full one first sweeps what has expired, then refuses claims that
+    /// need a new record with [`Error::Full`](crate::Error::Full); what exists can always be taken over
+    /// and completed.
     #[must_use]
     pub fn with_max_records(mut self, max: usize) -> Self {
         self.max_records = max;
         self
     }
 
-    /// The most bytes the store holds before it refuses as [`with_max_records`](Self::with_max_records) does. Replies and checkpoints
-    /// of existing records are taken beyond it. A part of a large buffer counts as the part, though it keeps the whole; see
-    /// [`IntoBytes`](crate::IntoBytes).
+    /// The most bytes the store holds before it refuses as [`with_max_records`](Self::with_max_records) does.
+    /// Replies and checkpoints of existing records are taken beyond it. A part of a large buffer counts
+    /// as the part, though it keeps the whole; see [`IntoBytes`](crate::IntoBytes).
     #[must_use]
     pub fn with_max_bytes(mut self, max: usize) -> Self {
         self.max_bytes = max;
@@ -92,16 +93,16 @@ impl MemoryOptions {
         self
     }
 
-    /// The key of the hash, random otherwise. For tests that must run the same way twice; a known one lets clients choose
-    /// colliding keys.
+    /// The key of the hash, random otherwise. For tests that must run the same way twice; a known one lets
+    /// clients choose colliding keys.
     #[must_use]
     pub fn with_hash_seed(mut self, first: u64, second: u64) -> Self {
         self.hash_seed = (first, second);
         self
     }
 
-    /// Gives the store a token counter of its own that starts with `first`, for tests. Without it all memory stores of the process
-    /// share one that starts at the wall clock.
+    /// Gives the store a token counter of its own that starts with `first`, for tests. Without it all memory
+    /// stores of the process share one that starts at the wall clock.
     #[must_use]
     pub fn with_first_token(mut self, first: FencingToken) -> Self {
         self.first_token = Some(first);
@@ -127,8 +128,8 @@ impl fmt::Debug for MemoryOptions {
 
 /// Records in the memory of this process, in shards with a lock each.
 ///
-/// Gone at exit, and wrong as soon as a second instance serves the same clients: use the SQLite backend then. No user code runs
-/// under a lock but one reading of the clock.
+/// Gone at exit, and wrong as soon as a second instance serves the same clients: use the SQLite backend then.
+/// No user code runs under a lock but one reading of the clock.
 pub struct MemoryBackend {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
     usage: Usage,
@@ -247,9 +248,11 @@ impl Backend for MemoryBackend {
             if let Some(outcome) = self.try_execute(id, command)? {
                 return Ok(outcome);
             }
-            // One batch may not be enough: replies are taken beyond the limit, and others claim the room that it makes.
+            // One batch may not be enough: replies are taken beyond the limit, and others claim the room that
+            // it makes.
             if self.sweep(SWEEP_BATCH)?.removed == 0 {
-                // There may be room all the same: what had expired was swept by another claim, after this one had found no room.
+                // There may be room all the same: what had expired was swept by another claim, after this one
+                // had found no room.
                 return self.try_execute(id, command)?.ok_or_else(BackendError::full);
             }
         }

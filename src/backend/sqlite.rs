@@ -26,8 +26,9 @@ const SWEEP_BATCH: usize = 1_000;
 
 /// Records in a SQLite file, in two tables that can live beside the application's own.
 ///
-/// Durable, and shared by the threads and processes of one machine (never over a network file system: SQLite's write-ahead log
-/// needs shared memory). Opening turns the whole file to write-ahead logging. All writes of this handle go through one connection.
+/// Durable, and shared by the threads and processes of one machine (never over a network file system:
+/// SQLite's write-ahead log needs shared memory). Opening turns the whole file to write-ahead logging. All
+/// writes of this handle go through one connection.
 pub struct SqliteBackend {
     writer: FairMutex<Writer>,
     store_id: StoreId,
@@ -35,19 +36,21 @@ pub struct SqliteBackend {
 }
 
 impl SqliteBackend {
-    /// Opens the store in the file at `path`, and makes file and tables if they are not there. To SQLite, a path that starts with
-    /// `file:` is a URI.
+    /// Opens the store in the file at `path`, and makes file and tables if they are not there. To SQLite, a
+    /// path that starts with `file:` is a URI.
     ///
     /// # Errors
     /// Nothing is kept open after any of them:
-    /// - [`Error::InvalidOption`]: a database in memory (use [`in_memory`](crate::IdempotencyStore::in_memory)), an unusable prefix,
-    ///   a NUL in a name, or a file that can't be turned to write-ahead logging.
-    /// - [`Error::CannotOpen`], [`Error::ReadOnly`], [`Error::Full`], [`Error::Busy`], [`Error::Unavailable`]: the file can't be
-    ///   opened, written, or had in time.
-    /// - [`Error::Foreign`], [`Error::NewerSchema`], [`Error::Corrupt`]: what is there is not a store that this version can work
-    ///   with; it was not changed.
+    /// - [`Error::InvalidOption`]: a database in memory (use
+    ///   [`in_memory`](crate::IdempotencyStore::in_memory)), an unusable prefix, a NUL in a name, or a file
+    ///   that can't be turned to write-ahead logging.
+    /// - [`Error::CannotOpen`], [`Error::ReadOnly`], [`Error::Full`], [`Error::Busy`],
+    ///   [`Error::Unavailable`]: the file can't be opened, written, or had in time.
+    /// - [`Error::Foreign`], [`Error::NewerSchema`], [`Error::Corrupt`]: what is there is not a store that
+    ///   this version can work with; it was not changed.
     /// - [`Error::Indefinite`]: the store may have been made, or not; it holds no record yet. Open again.
-    /// - [`Error::Other`]: anything else, such as an unknown VFS, or what the connection's set-up failed with.
+    /// - [`Error::Other`]: anything else, such as an unknown VFS, or what the connection's set-up failed
+    ///   with.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, Error> {
         let path = path.as_ref();
         let (writer, store_id) = Writer::open(path, options)?;

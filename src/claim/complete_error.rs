@@ -5,8 +5,9 @@ use crate::error::Error;
 use crate::reply::Reply;
 use std::fmt;
 
-/// A completion that was not recorded, or may not have been, with the claim and the reply: nothing is lost, and it can be tried
-/// again. The record stays under its lease, so nobody runs the operation again before that ends.
+/// A completion that was not recorded, or may not have been, with the claim and the reply: nothing is lost,
+/// and it can be tried again. The record stays under its lease, so nobody runs the operation again before
+/// that ends.
 ///
 /// ```
 /// use idempotency::{Claim, Completed, Error, StoredResponse};

@@ -12,13 +12,15 @@ use std::time::Duration;
 
 /// A claim as plain data, for work that ends in another thread, task or process:
 /// [`store.complete(&ticket, reply)`](crate::IdempotencyStore::complete),
-/// [`store.release(&ticket)`](crate::IdempotencyStore::release), [`store.abandon(&ticket)`](crate::IdempotencyStore::abandon),
+/// [`store.release(&ticket)`](crate::IdempotencyStore::release),
+/// [`store.abandon(&ticket)`](crate::IdempotencyStore::abandon),
 /// [`store.resume(ticket)`](crate::IdempotencyStore::resume).
 ///
-/// It carries the claim's own lease and retention, which win over those of the handle that finishes it. With the feature `serde` it
-/// can be stored and sent, with scope and key in the clear; deserialising refuses values that no ticket has. Whoever holds it can
-/// complete the operation, and it may be used more than once: where tickets are delivered twice, both runs hold the same claim, and
-/// neither is told that it is the second.
+/// It carries the claim's own lease and retention, which win over those of the handle that finishes it. With
+/// the feature `serde` it can be stored and sent, with scope and key in the clear; deserialising refuses
+/// values that no ticket has. Whoever holds it can complete the operation, and it may be used more than once:
+/// where tickets are delivered twice, both runs hold the same claim, and neither is told that it is the
+/// second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "wire::TicketData", into = "wire::TicketData"))]
@@ -103,15 +105,17 @@ impl Ticket {
         self.retention
     }
 
-    /// What to send to the next provider as its idempotency key, so that it deduplicates what this operation asks of it.
+    /// What to send to the next provider as its idempotency key, so that it deduplicates what this operation
+    /// asks of it.
     ///
-    /// The same for every attempt; different for every label, scope, key and fingerprint. Give each call that one operation makes a
-    /// label of its own. It has the form of a UUID (version 8, RFC 9562, section 5.8): 36 visible ASCII characters that the
-    /// strictest provider takes. It shows neither scope nor key, but it is a digest, not a secret.
+    /// The same for every attempt; different for every label, scope, key and fingerprint. Give each call that
+    /// one operation makes a label of its own. It has the form of a UUID (version 8, RFC 9562, section
+    /// 5.8): 36 visible ASCII characters that the strictest provider takes. It shows neither scope nor
+    /// key, but it is a digest, not a secret.
     ///
-    /// Choose a retention at least as long as the provider's: a key that is new here while the provider still knows it would get the
-    /// old operation's answer there. And after a takeover that comes later than the provider remembers, ask it what happened before
-    /// charging: it does not deduplicate any more.
+    /// Choose a retention at least as long as the provider's: a key that is new here while the provider still
+    /// knows it would get the old operation's answer there. And after a takeover that comes later than
+    /// the provider remembers, ask it what happened before charging: it does not deduplicate any more.
     ///
     /// ```
     /// # use idempotency::*;

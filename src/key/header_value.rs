@@ -1,9 +1,11 @@
-//! RFC 9651 (structured field values), as far as an `Idempotency-Key` header needs it: a string, with parameters after it.
+//! RFC 9651 (structured field values), as far as an `Idempotency-Key` header needs it: a string, with
+//! parameters after it.
 //!
-//! The parameters carry nothing for a key. They are read all the same, since a field of which any part fails to parse is no
-//! structured field at all (section 4.2), and half of somebody's value must not become a key.
+//! The parameters carry nothing for a key. They are read all the same, since a field of which any part fails
+//! to parse is no structured field at all (section 4.2), and half of somebody's value must not become a key.
 
-/// The string of which `quoted` is all that follows the opening quote, if only parameters follow the closing one; else what is wrong.
+/// The string of which `quoted` is all that follows the opening quote, if only parameters follow the closing
+/// one; else what is wrong.
 pub(super) fn string_item(quoted: &str) -> Result<String, &'static str> {
     let (value, rest) = string(quoted)?;
     parameters(rest).ok_or("something other than parameters after the closing quote")?;

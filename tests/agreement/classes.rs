@@ -1,5 +1,6 @@
-//! Every class of record, written out: the story that leads there, the record it leaves, and how that record stands at each moment
-//! around its deadlines. Times are milliseconds from the story's start; nothing here is computed.
+//! Every class of record, written out: the story that leads there, the record it leaves, and how that record
+//! stands at each moment around its deadlines. Times are milliseconds from the story's start; nothing here is
+//! computed.
 
 use crate::story::Standing::{self, Completed, Gone, Lapsed, Running};
 use crate::story::{Class, Content, Deed, Left};

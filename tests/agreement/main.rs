@@ -1,5 +1,6 @@
-//! The one-step table: every class of record, at every moment around its deadlines, asked every question. The core, the memory
-//! backend and the SQLite backend must each answer and store what the tables of `docs/design.md` say; so they agree with each other.
+//! The one-step table: every class of record, at every moment around its deadlines, asked every question. The
+//! core, the memory backend and the SQLite backend must each answer and store what the tables of
+//! `docs/design.md` say; so they agree with each other.
 //!
 //! Exhaustive and without randomness: there is no seed to print.
 

@@ -1,5 +1,5 @@
-//! Outcomes and records as plain values that two stores can be compared by: times counted from one start, tokens by the rank of
-//! their issue (each store draws numbers of its own).
+//! Outcomes and records as plain values that two stores can be compared by: times counted from one start,
+//! tokens by the rank of their issue (each store draws numbers of its own).
 
 use idempotency::{
     Completed, FencingToken, Fingerprint, LostReason, Outcome, Record, Reply, State, Timestamp,

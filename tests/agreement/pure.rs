@@ -37,7 +37,8 @@ fn made(plain: &Plain) -> Record {
     }
 }
 
-/// The record that a row is about, the tokens granted until then, and the row's command, if the core has one for it.
+/// The record that a row is about, the tokens granted until then, and the row's command, if the core has one
+/// for it.
 fn scene(row: &Row) -> Option<(Option<Record>, Vec<FencingToken>, transition::Command)> {
     let issued = ranks(row.class.grants());
     let command = command(row.asked, &issued)?;

@@ -1,6 +1,7 @@
 //! The two tables of `docs/design.md`, section "Semantics", cell by cell.
 //!
-//! How a record stands at a moment is written down with its [class](crate::classes), so that no deadline is compared here.
+//! How a record stands at a moment is written down with its [class](crate::classes), so that no deadline is
+//! compared here.
 
 use crate::plain::{Done, Plain, Told};
 use crate::story::{Content, REQUEST, Standing};

@@ -1,5 +1,5 @@
-//! The rules of the house (`docs/design.md`), checked by reading the sources. That no crate for networks, HTTP or async gets into
-//! the tree is checked by `just deny`.
+//! The rules of the house (`docs/design.md`), checked by reading the sources. That no crate for networks,
+//! HTTP or async gets into the tree is checked by `just deny`.
 
 mod source;
 
@@ -99,13 +99,15 @@ fn upward_imports(house: &[Source]) -> Vec<String> {
         .collect()
 }
 
-/// Units that import each other, directly or around a corner. Those of one level may import one another, but in one direction.
+/// Units that import each other, directly or around a corner. Those of one level may import one another, but
+/// in one direction.
 fn circles(house: &[Source]) -> Vec<String> {
     let mut uses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for import in imports(house) {
         uses.entry(import.by.0).or_default().insert(import.of.0);
     }
-    // Takes away what uses nothing that is left, until nothing goes any more: what stays is on a circle or above one.
+    // Takes away what uses nothing that is left, until nothing goes any more: what stays is on a circle or
+    // above one.
     loop {
         let left: BTreeSet<&str> = uses.keys().copied().collect();
         uses.retain(|_, used| !used.is_disjoint(&left));
@@ -150,7 +152,8 @@ fn transactions_not_immediate(house: &[Source]) -> Vec<String> {
     found
 }
 
-/// Whether `text` is or holds a `BEGIN` that does not say `IMMEDIATE`. In small letters it is only taken for SQL at the start.
+/// Whether `text` is or holds a `BEGIN` that does not say `IMMEDIATE`. In small letters it is only taken for
+/// SQL at the start.
 fn begins_otherwise(text: &str) -> bool {
     let words: Vec<&str> =
         text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).collect();

@@ -64,7 +64,8 @@ impl Source {
         sources
     }
 
-    /// The modules among `modules` that this file names, each with the line. A name at the crate's root gives the root.
+    /// The modules among `modules` that this file names, each with the line. A name at the crate's root gives
+    /// the root.
     pub fn imports(&self, modules: &BTreeSet<String>) -> Vec<(usize, String)> {
         let own: Vec<String> =
             self.module.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();

@@ -1,5 +1,5 @@
-//! What the code around the store relies on: an error is never an answer, refusals cost the store nothing, hints can be sent as
-//! they are.
+//! What the code around the store relies on: an error is never an answer, refusals cost the store nothing,
+//! hints can be sent as they are.
 
 use crate::common::{Answer, Fixture, asks_for, key, on, on_every_backend, scope, secs};
 use idempotency::testing::{Fault, FaultyBackend};
@@ -71,7 +71,8 @@ const ENDS: [(&str, End); 4] = [
     ("abandon", Claim::abandon),
 ];
 
-/// Runs each call on a store of its own, on every backend. It gets the fixture, the faulty store and a claim to try it with.
+/// Runs each call on a store of its own, on every backend. It gets the fixture, the faulty store and a claim
+/// to try it with.
 fn with_each_call(
     test: impl Fn(&mut Fixture, &Faulty, Claim, &str, &dyn Fn(&Faulty, Claim) -> Result<(), Error>),
 ) {
@@ -129,7 +130,8 @@ fn an_answer_that_was_lost_on_its_way_is_indefinite() {
     });
 }
 
-/// What the docs of `try_claim` promise: after an indefinite claim, asking again answers "in progress" until that lease ends.
+/// What the docs of `try_claim` promise: after an indefinite claim, asking again answers "in progress" until
+/// that lease ends.
 #[test]
 fn a_claim_whose_answer_was_lost_is_taken_over_only_after_its_lease() {
     on_every_backend(|fixture| {
@@ -143,7 +145,8 @@ fn a_claim_whose_answer_was_lost_is_taken_over_only_after_its_lease() {
     });
 }
 
-/// A completion whose answer was lost is recorded, and completing again gives the same: the caller need not know.
+/// A completion whose answer was lost is recorded, and completing again gives the same: the caller need not
+/// know.
 #[test]
 fn a_completion_whose_answer_was_lost_can_be_made_again() {
     on_every_backend(|fixture| {

@@ -184,7 +184,8 @@ fn a_millisecond_before_at_and_after_a_deadline_every_command_reads_it_alike() {
     });
 }
 
-/// The hint to wait never reaches past the deadline, and a waiter that keeps to it comes back when the lease is over.
+/// The hint to wait never reaches past the deadline, and a waiter that keeps to it comes back when the lease
+/// is over.
 #[test]
 fn who_waits_until_the_lease_ends_is_granted_and_who_comes_a_millisecond_early_is_not() {
     on_every_backend(|fixture| {

@@ -1,4 +1,5 @@
-//! What is sent to the next provider: the same for every attempt, different for everything else, readable by any provider.
+//! What is sent to the next provider: the same for every attempt, different for everything else, readable by
+//! any provider.
 
 use crate::common::{Answer, asks_for, key, on_every_backend, scope};
 use crate::keys_and_fingerprints::PART_LISTS;

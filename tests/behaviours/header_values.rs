@@ -1,4 +1,5 @@
-//! The `Idempotency-Key` header: an RFC 9651 string with parameters (section 4.2.3), or the bare value that many clients send.
+//! The `Idempotency-Key` header: an RFC 9651 string with parameters (section 4.2.3), or the bare value that
+//! many clients send.
 
 use idempotency::{IdempotencyKey, KeyError};
 
@@ -239,7 +240,8 @@ fn only_the_key_counts_towards_its_length() {
     }
 }
 
-/// Every string of one or two ASCII characters, in quotes and bare: taken, or not, as the grammar says, and never something else.
+/// Every string of one or two ASCII characters, in quotes and bare: taken, or not, as the grammar says, and
+/// never something else.
 #[test]
 fn every_short_value_is_taken_or_refused_as_the_grammar_says() {
     let ascii = || (0..=0x7f_u8).map(char::from);
@@ -260,7 +262,8 @@ fn every_short_value_is_taken_or_refused_as_the_grammar_says() {
         assert_eq!(key.ok().as_ref().map(IdempotencyKey::as_str), bare.then_some(inner), "{value:?}");
         bare_keys += usize::from(bare);
     }
-    // 95 characters from space to tilde; 91 of them in a bare value, alone or with a space or tab on one side.
+    // 95 characters from space to tilde; 91 of them in a bare value, alone or with a space or tab on one
+    // side.
     assert_eq!(quoted_keys, 94 + 95 * 95 - 1);
     assert_eq!(bare_keys, 91 + 91 * 91 + 91 * 4);
 }

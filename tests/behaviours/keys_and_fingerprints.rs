@@ -64,7 +64,8 @@ fn a_name_of_nothing_but_white_space_is_refused() {
     }
 }
 
-/// Case 35: what is refused is an error of the name's own, so no backend can see it; what is taken, every backend keeps.
+/// Case 35: what is refused is an error of the name's own, so no backend can see it; what is taken, every
+/// backend keeps.
 #[test]
 fn the_longest_and_the_oddest_names_are_kept_as_they_are() {
     let names = [
@@ -159,7 +160,8 @@ fn assert_all_apart(names: &[&str]) {
     });
 }
 
-/// Part lists whose parts run into one another if only their bytes are strung together (case 33), and their like.
+/// Part lists whose parts run into one another if only their bytes are strung together (case 33), and their
+/// like.
 pub const PART_LISTS: [(&str, &str); 9] = [
     ("ab", "c"),
     ("a", "bc"),

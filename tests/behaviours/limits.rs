@@ -302,7 +302,8 @@ fn a_full_memory_store_sweeps_what_has_expired_before_it_refuses() {
     }
 }
 
-/// Replies are taken beyond the limit, so more may have to go than one new record needs, and than one batch removes.
+/// Replies are taken beyond the limit, so more may have to go than one new record needs, and than one batch
+/// removes.
 #[test]
 fn a_memory_store_far_over_its_bytes_recovers_with_the_first_claim_after_the_expiry() {
     let (clock, request) = (ManualClock::new(START), asks_for("pay"));

@@ -1,5 +1,5 @@
-//! What callers rely on, one behaviour a test, on every backend it can apply to. `tests/README.md` says which case of
-//! `cases.md` is where.
+//! What callers rely on, one behaviour a test, on every backend it can apply to. `tests/README.md` says which
+//! case of `cases.md` is where.
 
 #[cfg_attr(
     feature = "sqlite",

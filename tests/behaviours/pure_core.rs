@@ -124,7 +124,8 @@ fn adds_up(record: &Record, now: Timestamp) -> bool {
     true
 }
 
-/// The attempt has an end of its own, and does not wrap there either: a takeover is never told that it is the first attempt.
+/// The attempt has an end of its own, and does not wrap there either: a takeover is never told that it is the
+/// first attempt.
 #[test]
 fn the_attempt_stays_at_its_highest_number() {
     let lease = lengths()[0];

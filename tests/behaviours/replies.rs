@@ -4,7 +4,8 @@ use crate::common::{Answer, Fixture, asks_for, key, on_every_backend, scope};
 use bytes::Bytes;
 use idempotency::{Reply, StoredResponse};
 
-/// Claims and completes one key for each reply; every way to get a reply back gives that one, after a restart too.
+/// Claims and completes one key for each reply; every way to get a reply back gives that one, after a restart
+/// too.
 fn come_back_as_they_went_in(fixture: &mut Fixture, replies: &[Reply]) {
     let (tenant, request) = (scope("acct_1"), asks_for("pay"));
     let key_of = |index: usize| key(&format!("key-{index}"));

@@ -1,4 +1,5 @@
-//! Names go into logs as digests: what is printed of a scope, a key, a claim, a ticket or an error never shows a value.
+//! Names go into logs as digests: what is printed of a scope, a key, a claim, a ticket or an error never
+//! shows a value.
 
 use crate::common::{Answer, asks_for, on_every_backend};
 use idempotency::{Command, Grant, IdempotencyKey, RecordId, Reply, Scope, StoredResponse, Ticket};

@@ -202,7 +202,8 @@ impl Clock for Counted {
     }
 }
 
-/// Case 45, for time: one look at the clock a shard, however many records are live. `memory_footprint` counts the allocations.
+/// Case 45, for time: one look at the clock a shard, however many records are live. `memory_footprint` counts
+/// the allocations.
 #[test]
 fn an_idle_sweep_of_the_memory_store_reads_the_clock_once_a_shard() {
     let reads = Arc::new(AtomicUsize::new(0));

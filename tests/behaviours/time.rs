@@ -1,4 +1,5 @@
-//! Every length of time at every moment: nothing panics, nothing wraps, nothing ends early, and what is out of range is an error.
+//! Every length of time at every moment: nothing panics, nothing wraps, nothing ends early, and what is out
+//! of range is an error.
 
 use crate::common::{Answer, Fixture, START, asks_for, key, on_every_backend, scope, secs};
 use idempotency::{
@@ -230,8 +231,8 @@ fn a_step_back_of_the_clock_ends_nothing_early() {
     });
 }
 
-/// Case 39: ten minutes back, eight hours forward, a year forward and back. Every operation returns, at every step, and says no
-/// more than that a claim is lost.
+/// Case 39: ten minutes back, eight hours forward, a year forward and back. Every operation returns, at every
+/// step, and says no more than that a claim is lost.
 #[test]
 fn whatever_the_clock_does_every_operation_returns() {
     let (year, eight_hours, ten_minutes) = (365 * DAY_MS, 8 * 3_600_000, 600_000);
@@ -288,7 +289,8 @@ fn after_a_step_forward_one_sweep_removes_at_most_its_limit() {
     });
 }
 
-/// Case 41: time passes for a closed store too. In memory, where nothing can be closed, the same answers without closing.
+/// Case 41: time passes for a closed store too. In memory, where nothing can be closed, the same answers
+/// without closing.
 #[test]
 fn deadlines_pass_while_the_store_is_closed() {
     on_every_backend(|fixture| {

@@ -14,7 +14,8 @@ use std::time::Duration;
 const FOLDER: &str = "IDEMPOTENCY_TIME_ZONE_FOLDER";
 const THIS_TEST: &str = "time_zone::stored_times_are_integer_milliseconds_in_every_time_zone";
 
-/// The case's zone; then, for machines without a table of zones, rules that need none, with what the clocks there say at midnight UTC.
+/// The case's zone; then, for machines without a table of zones, rules that need none, with what the clocks
+/// there say at midnight UTC.
 const ZONES: [(&str, Option<&str>); 4] = [
     ("Pacific/Kiritimati", None),
     ("<+14>-14", Some("14:00")),
@@ -53,7 +54,8 @@ fn stored_times_are_integer_milliseconds_in_every_time_zone() {
             "{zone}: not where the child was: {local}"
         );
 
-        // By the machine's clock: within the child's run, give or take a minute in which the clock may be set.
+        // By the machine's clock: within the child's run, give or take a minute in which the clock may be
+        // set.
         let system = Connection::open(folder.path().join("system.db")).expect("a SQLite file");
         let [Value::Integer(created), ..] = times(&system, "running") else { panic!("{zone}: no integer") };
         let minute = Duration::from_secs(60);
@@ -62,7 +64,8 @@ fn stored_times_are_integer_milliseconds_in_every_time_zone() {
     }
 }
 
-/// Runs this very test in a child process, in another time zone: a zone can't be changed safely while threads run.
+/// Runs this very test in a child process, in another time zone: a zone can't be changed safely while threads
+/// run.
 fn run_in(zone: &str, folder: &Path) {
     let output = Command::new(std::env::current_exe().expect("the path of this test"))
         .args(["--exact", THIS_TEST])

@@ -194,7 +194,8 @@ fn a_claim_that_stands_is_told_to_others_and_its_record_stays_as_it_is() {
     });
 }
 
-/// Case 7. The store asks its backend once for each claim, whoever wins, so that a hot key makes no retry storm.
+/// Case 7. The store asks its backend once for each claim, whoever wins, so that a hot key makes no retry
+/// storm.
 #[test]
 fn a_thousand_claims_of_one_key_at_once_cost_one_backend_call_each_and_grant_one() {
     const CLAIMS: usize = 1_000;
@@ -211,7 +212,8 @@ fn a_thousand_claims_of_one_key_at_once_cost_one_backend_call_each_and_grant_one
     });
 }
 
-/// Case 7, for the other two states that a hot key is found in: each caller is answered with one call, and nothing is written.
+/// Case 7, for the other two states that a hot key is found in: each caller is answered with one call, and
+/// nothing is written.
 #[test]
 fn a_thousand_claims_of_one_completed_or_misused_key_cost_one_backend_call_each_and_write_nothing() {
     const CLAIMS: usize = 1_000;

@@ -1,5 +1,5 @@
-//! Case 5: when a command reads the clock. Once, and only when it has exclusive access: a caller that was paused in a queue would
-//! otherwise be granted a lease that is over before it hears of it.
+//! Case 5: when a command reads the clock. Once, and only when it has exclusive access: a caller that was
+//! paused in a queue would otherwise be granted a lease that is over before it hears of it.
 
 use crate::common::{Answer, START, asks_for, key, on, scope, secs};
 use crate::support::{ENDINGS_WITHOUT_REPLY, EXTENSIONS, Random, owner_calls, race, reply};
@@ -16,13 +16,14 @@ use std::time::Duration;
 struct Clocked<C> {
     name: &'static str,
     store: DynStore,
-    /// Another handle on the same store: for a file one with a connection of its own, as another process has.
+    /// Another handle on the same store: for a file one with a connection of its own, as another process
+    /// has.
     beside: DynStore,
     clock: C,
 }
 
-/// Runs `test` on a store of each backend that reads a new `clock`. In memory there is one shard, so that every command needs the
-/// same exclusive access, as in a file.
+/// Runs `test` on a store of each backend that reads a new `clock`. In memory there is one shard, so that
+/// every command needs the same exclusive access, as in a file.
 fn on_every_backend_with<C: Clock + Clone + 'static>(clock: impl Fn() -> C, test: impl Fn(&Clocked<C>)) {
     let own = clock();
     let store = on(MemoryBackend::new(MemoryOptions::new().with_clock(own.clone()).with_shards(1)));
@@ -128,8 +129,9 @@ fn every_command_and_every_look_up_reads_the_clock_once() {
     );
 }
 
-/// Every reading comes after the lease that the one before it gave out, so each claim takes over from the one before. If a reading
-/// were taken before exclusive access, two callers could pass each other between reading and writing.
+/// Every reading comes after the lease that the one before it gave out, so each claim takes over from the one
+/// before. If a reading were taken before exclusive access, two callers could pass each other between reading
+/// and writing.
 #[test]
 fn claims_are_granted_in_the_order_in_which_they_read_the_clock() {
     const THREADS: usize = 8;
@@ -235,7 +237,8 @@ impl Clock for HoldingClock {
     }
 }
 
-/// Makes `call` while another caller has exclusive access, and lets the clock move on by `by` before that one is done.
+/// Makes `call` while another caller has exclusive access, and lets the clock move on by `by` before that one
+/// is done.
 fn behind_another_caller<T: Send>(
     other: &DynStore,
     clock: &HoldingClock,

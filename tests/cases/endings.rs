@@ -1,4 +1,5 @@
-//! Endings: what becomes of the record when a claim ends, well or badly, or just goes away. `periods.rs` has the times of it.
+//! Endings: what becomes of the record when a claim ends, well or badly, or just goes away. `periods.rs` has
+//! the times of it.
 
 use crate::common::{Answer, Fixture, asks_for, key, on_every_backend, scope, secs};
 use crate::support::{ENDINGS_WITHOUT_REPLY, lost, reply, snapshot, watched};

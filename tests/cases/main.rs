@@ -1,5 +1,5 @@
-//! What broke other stores, as operations of this one: claiming, ownership and endings. `tests/README.md` says which test covers
-//! which case.
+//! What broke other stores, as operations of this one: claiming, ownership and endings. `tests/README.md`
+//! says which test covers which case.
 
 #[path = "../common/mod.rs"]
 mod common;

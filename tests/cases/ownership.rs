@@ -1,5 +1,5 @@
-//! Ownership: who may write to a record, and what becomes of those who may not any more. `taken_over.rs` has the owners that come
-//! too late.
+//! Ownership: who may write to a record, and what becomes of those who may not any more. `taken_over.rs` has
+//! the owners that come too late.
 
 use crate::common::{Answer, asks_for, key, on_every_backend, scope, secs};
 use crate::support::{EXTENSIONS, Random, lost, owner_calls, race, reply, snapshot, watched};
@@ -47,7 +47,8 @@ fn a_renewal_of_a_lapsed_claim_that_races_a_takeover_either_keeps_the_claim_or_l
             fixture.at(round * 1_000 + 30);
             let mut answers = race(&mut random, 2, |number| {
                 if number == 0 {
-                    // Resuming is a read of its own, so a takeover may come before, between or after the two calls.
+                    // Resuming is a read of its own, so a takeover may come before, between or after the two
+                    // calls.
                     let extended = store.resume(ticket.clone()).and_then(|mut claim| extend(&mut claim));
                     (Some(extended), None)
                 } else {

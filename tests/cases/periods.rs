@@ -61,7 +61,8 @@ fn a_reply_with_a_retention_of_zero_or_beyond_the_longest_is_refused_and_the_cla
     });
 }
 
-/// What is bound to the record is bound for one whole retention after the lease, however short or late that is.
+/// What is bound to the record is bound for one whole retention after the lease, however short or late that
+/// is.
 #[test]
 fn a_crashed_operation_can_be_taken_over_for_one_whole_retention_after_its_lease() {
     const HOUR: u64 = 3_600;

@@ -1,4 +1,5 @@
-//! What these cases need beside the fixtures: every call a claim's owner can make, what is stored byte for byte, and races.
+//! What these cases need beside the fixtures: every call a claim's owner can make, what is stored byte for
+//! byte, and races.
 
 use crate::common::Fixture;
 use crate::seed;
@@ -25,7 +26,8 @@ pub fn watched(store: &DynStore) -> WatchedStore {
 /// A call that needs a claim, by name.
 pub type OwnerCall = (&'static str, fn(&DynStore, Claim) -> Result<(), Error>);
 
-/// Calls that only extend or read the claim, or record its reply: where the record is gone, each of them is a loss.
+/// Calls that only extend or read the claim, or record its reply: where the record is gone, each of them is a
+/// loss.
 pub const WRITES_THAT_NEED_THE_RECORD: [OwnerCall; 6] = [
     ("complete", |_, claim| Ok(claim.complete(reply("late")).map(drop)?)),
     ("complete_for", |_, claim| Ok(claim.complete_for(Duration::from_secs(5), reply("late")).map(drop)?)),
@@ -35,7 +37,8 @@ pub const WRITES_THAT_NEED_THE_RECORD: [OwnerCall; 6] = [
     ("resume", |store, claim| store.resume(claim.into_ticket()).map(drop)),
 ];
 
-/// Calls that end the claim without a reply: where the record is gone there is nothing to do, and that is fine.
+/// Calls that end the claim without a reply: where the record is gone there is nothing to do, and that is
+/// fine.
 pub const ENDINGS_WITHOUT_REPLY: [OwnerCall; 4] = [
     ("release", |_, claim| claim.release()),
     ("abandon", |_, claim| claim.abandon()),
@@ -67,7 +70,8 @@ pub fn lost(result: Result<(), Error>) -> LostReason {
     }
 }
 
-/// All that is stored: one record as the store reads it, and every row as it lies in the file, where there is one.
+/// All that is stored: one record as the store reads it, and every row as it lies in the file, where there is
+/// one.
 #[derive(Debug, PartialEq)]
 pub struct Snapshot {
     pub record: Option<Record>,
@@ -119,8 +123,8 @@ impl Random {
     }
 }
 
-/// Runs `call` on that many threads at once, each held up a little at the start as `random` says, so that rounds differ in who
-/// comes first. Answers come in the order of the threads' numbers.
+/// Runs `call` on that many threads at once, each held up a little at the start as `random` says, so that
+/// rounds differ in who comes first. Answers come in the order of the threads' numbers.
 pub fn race<T: Send>(random: &mut Random, threads: usize, call: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let barrier = Barrier::new(threads);
     let (barrier, call) = (&barrier, &call);

@@ -1,5 +1,5 @@
-//! Owners that come too late: their lease lapsed and somebody else has the operation, or nobody has it any more. Nothing they do
-//! changes what is stored.
+//! Owners that come too late: their lease lapsed and somebody else has the operation, or nobody has it any
+//! more. Nothing they do changes what is stored.
 
 use crate::common::{Answer, Fixture, asks_for, key, on, on_every_backend, scope, secs};
 use crate::support::{ENDINGS_WITHOUT_REPLY, lost, owner_calls, reply, snapshot};
@@ -129,7 +129,8 @@ fn a_claim_whose_record_went_away_is_lost_to_a_new_first_claim_that_looks_just_l
     });
 }
 
-/// Case 12. Identity is the claim, not the worker: it is told the same by the same thread through the same handle.
+/// Case 12. Identity is the claim, not the worker: it is told the same by the same thread through the same
+/// handle.
 #[test]
 fn a_worker_that_claims_one_key_twice_across_a_lapse_is_refused_with_its_first_token_and_not_with_its_second()
 {
@@ -153,7 +154,8 @@ fn a_worker_that_claims_one_key_twice_across_a_lapse_is_refused_with_its_first_t
     });
 }
 
-/// Case 20. Whoever releases a takeover says that its own attempt had no effect, and can't say it of the attempt before.
+/// Case 20. Whoever releases a takeover says that its own attempt had no effect, and can't say it of the
+/// attempt before.
 #[test]
 fn a_takeover_that_is_released_leaves_the_record_lapsed_and_bound_for_the_next_takeover() {
     on_every_backend(|fixture| {

@@ -1,4 +1,5 @@
-//! Case 11: fencing tokens rise over the store's whole life, whatever happens to its records, its handles or its file.
+//! Case 11: fencing tokens rise over the store's whole life, whatever happens to its records, its handles or
+//! its file.
 
 use crate::common::{Answer, Fixture, asks_for, key, on, on_every_backend, scope, secs};
 use crate::support::{Random, race, reply};
@@ -13,7 +14,8 @@ fn sweep(fixture: &Fixture) {
     assert_eq!(fixture.store.sweep_all().expect("a sweep").removed, 1, "{}", fixture.name);
 }
 
-/// What can become of a claim so that its key is free for the next, by name. The store has a retention of a day.
+/// What can become of a claim so that its key is free for the next, by name. The store has a retention of a
+/// day.
 type Way = (&'static str, fn(&mut Fixture, Claim));
 const WAYS: [Way; 9] = [
     ("released", |_, claim| claim.release().expect("a claim that stands")),
@@ -73,7 +75,8 @@ fn each_token_is_higher_than_all_before_whatever_became_of_the_claim_and_the_cla
     });
 }
 
-/// So that a file that came back from a backup, or a process that was started anew, is ahead of what was granted before. The fixtures' own clocks show January 1970.
+/// So that a file that came back from a backup, or a process that was started anew, is ahead of what was
+/// granted before. The fixtures' own clocks show January 1970.
 #[test]
 fn tokens_start_at_the_machines_clock_and_not_at_the_stores() {
     let nanos_per_milli = 1_000_000;
@@ -81,7 +84,8 @@ fn tokens_start_at_the_machines_clock_and_not_at_the_stores() {
     on_every_backend(|fixture| {
         let claim = fixture.store.try_claim(&scope("tenant"), &key("k"), &asks_for("pay"));
         let token = claim.expect("an answer").claimed().token();
-        // The process' counter starts when the first store of this program in memory grants, which may have been earlier.
+        // The process' counter starts when the first store of this program in memory grants, which may have
+        // been earlier.
         let day = 24 * 3_600 * 1_000 * nanos_per_milli;
         assert!(token.get() > before - day, "{}: {token} against {before}", fixture.name);
         #[cfg(feature = "sqlite")]

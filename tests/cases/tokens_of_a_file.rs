@@ -154,7 +154,8 @@ fn tokens_rise_over_two_processes_that_alternate_on_one_key() {
     }
 }
 
-/// As SQLite's backup does into a file that is in use: other handles see its old content from one transaction to the next.
+/// As SQLite's backup does into a file that is in use: other handles see its old content from one transaction
+/// to the next.
 #[test]
 fn tokens_rise_on_when_an_older_content_is_restored_into_the_open_file() {
     let fixture = Fixture::on_sqlite();

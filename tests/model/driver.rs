@@ -25,7 +25,8 @@ pub struct Kind {
 
 impl Kind {
     pub fn memory() -> Self {
-        // Shards and hash are fixed: which records a limited sweep takes must not change when a sequence is replayed.
+        // Shards and hash are fixed: which records a limited sweep takes must not change when a sequence is
+        // replayed.
         let options = MemoryOptions::new().with_shards(4).with_hash_seed(1, 2);
         let open = move |clock| -> Box<dyn Backend> {
             Box::new(MemoryBackend::new(options.clone().with_clock(clock)))

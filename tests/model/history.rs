@@ -1,4 +1,5 @@
-//! The model: nothing but what happened to a key, in order. What stands is asked of that history, never stored beside it.
+//! The model: nothing but what happened to a key, in order. What stands is asked of that history, never
+//! stored beside it.
 //!
 //! Written from the tables of `docs/design.md`; it knows nothing of the crate's transition function.
 
@@ -87,7 +88,8 @@ impl Life {
         saved.filter(|_| self.completion().is_none())
     }
 
-    /// Until when the newest claim stands: as long as its last promise, and no longer than an abandonment after it.
+    /// Until when the newest claim stands: as long as its last promise, and no longer than an abandonment
+    /// after it.
     fn lease_until(&self) -> i64 {
         fn after(lease: i64, events: &[Event]) -> i64 {
             let (last, before) = events.split_last().expect("a life starts with a grant");
@@ -101,7 +103,8 @@ impl Life {
         after(self.terms().lease, &self.0)
     }
 
-    /// A reply's retention counts from completion, a claim's from the furthest that its lease was ever promised.
+    /// A reply's retention counts from completion, a claim's from the furthest that its lease was ever
+    /// promised.
     fn expires_at(&self) -> i64 {
         if let Some((at, _, retention)) = self.completion() {
             return at + retention;

@@ -1,11 +1,14 @@
-//! Random sequences of commands on every backend, against an independent model: each answer, and each record after each step.
+//! Random sequences of commands on every backend, against an independent model: each answer, and each record
+//! after each step.
 //!
 //! To replay a failure:
-//! - A failing sequence is shrunk, printed, and its seed kept in `tests/model/regressions.txt`, which is tried first in every run.
-//!   Commit that file with the fix. `PROPTEST_DISABLE_FAILURE_PERSISTENCE=1` turns it off.
-//! - `IDEMPOTENCY_TEST_SEED=<number>` repeats a whole run; the number is printed. `PROPTEST_RNG_SEED` does the same and wins.
-//! - `PROPTEST_CASES=<number>` plays more sequences than the usual 256, or fewer; `PROPTEST_MAX_SHRINK_ITERS` and
-//!   `PROPTEST_VERBOSE` work as proptest documents them.
+//! - A failing sequence is shrunk, printed, and its seed kept in `tests/model/regressions.txt`, which is
+//!   tried first in every run. Commit that file with the fix. `PROPTEST_DISABLE_FAILURE_PERSISTENCE=1` turns
+//!   it off.
+//! - `IDEMPOTENCY_TEST_SEED=<number>` repeats a whole run; the number is printed. `PROPTEST_RNG_SEED` does
+//!   the same and wins.
+//! - `PROPTEST_CASES=<number>` plays more sequences than the usual 256, or fewer; `PROPTEST_MAX_SHRINK_ITERS`
+//!   and `PROPTEST_VERBOSE` work as proptest documents them.
 
 mod driver;
 mod history;

@@ -14,7 +14,8 @@ pub enum Step {
     Together(Vec<(usize, Want)>),
     Read(usize),
     Sweep(usize),
-    /// To a deadline of the key's record, if it has one: a millisecond before it, to it, or a millisecond after it.
+    /// To a deadline of the key's record, if it has one: a millisecond before it, to it, or a millisecond
+    /// after it.
     Jump {
         key: usize,
         deadline: Deadline,

@@ -58,7 +58,8 @@ impl Arena {
         let clock = clock();
         let file = tempfile::tempdir().expect("a temporary folder");
         let open = |_| {
-            // Durability plays no part here. The busy timeout is for a slow machine: two connections wait for each other.
+            // Durability plays no part here. The busy timeout is for a slow machine: two connections wait for
+            // each other.
             let options = SqliteOptions::new()
                 .with_clock(clock.clone())
                 .with_durability(Durability::Normal)
@@ -73,7 +74,8 @@ impl Arena {
         &self.handles[0]
     }
 
-    /// Lets `threads` threads go at once, the handles dealt out among them; gives what each came to, in order.
+    /// Lets `threads` threads go at once, the handles dealt out among them; gives what each came to, in
+    /// order.
     pub fn at_once<T: Send>(&self, threads: usize, act: impl Fn(usize, &DynStore) -> T + Sync) -> Vec<T> {
         let barrier = Barrier::new(threads);
         thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! What threads saw, and a checker that judges it by the order in which calls began and ended; it never asks the transition.
+//! What threads saw, and a checker that judges it by the order in which calls began and ended; it never asks
+//! the transition.
 
 use crate::arena::{Arena, Dice, LEASE, RETENTION, fingerprint, key, reply_of, scope};
 use idempotency::{

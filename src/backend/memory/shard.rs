@@ -1,4 +1,5 @@
-//! One shard of the memory backend: a hash table of records, and an index by expiry so that sweeping costs what it removes.
+//! One shard of the memory backend: a hash table of records, and an index by expiry so that sweeping costs
+//! what it removes.
 
 use crate::key::RecordId;
 use crate::record::Record;
@@ -16,8 +17,8 @@ pub(super) struct Shard {
     by_expiry: BTreeSet<(Timestamp, RecordId)>,
 }
 
-/// A record in its slot. Also what comes out again, to be dropped once the lock is released: a reply's bytes may have a destructor
-/// of the caller's own.
+/// A record in its slot. Also what comes out again, to be dropped once the lock is released: a reply's bytes
+/// may have a destructor of the caller's own.
 #[derive(Debug)]
 pub(super) struct Entry {
     hash: u64,
@@ -94,7 +95,8 @@ impl Shard {
         Some(entry)
     }
 
-    /// Gives memory back once three quarters of the table are empty; to half full, so that it pays for itself.
+    /// Gives memory back once three quarters of the table are empty; to half full, so that it pays for
+    /// itself.
     fn shrink(&mut self) {
         let (len, capacity) = (self.table.len(), self.table.capacity());
         if capacity > SMALL_TABLE && len < capacity.div_euclid(4) {

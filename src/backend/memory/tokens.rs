@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 #[derive(Debug)]
 pub(super) struct TokenCounter(AtomicI64);
 
-/// What every memory store of this process draws from, so that a store made anew grants higher tokens than those before it. It
-/// starts at the wall clock, so that a restarted process does too.
+/// What every memory store of this process draws from, so that a store made anew grants higher tokens than
+/// those before it. It starts at the wall clock, so that a restarted process does too.
 static OF_THE_PROCESS: LazyLock<TokenCounter> =
     LazyLock::new(|| TokenCounter(AtomicI64::new(FencingToken::at_wall_clock().get())));
 
@@ -25,7 +25,8 @@ impl TokenCounter {
 
     /// The next token, or none if `i64::MAX` has been drawn: the counter never wraps.
     pub(super) fn draw(&self) -> Option<FencingToken> {
-        // Relaxed: each draw is one atomic step on one location, and whoever sees a record has gone through its shard's lock.
+        // Relaxed: each draw is one atomic step on one location, and whoever sees a record has gone through
+        // its shard's lock.
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| last.checked_add(1))
             .ok()

@@ -35,7 +35,8 @@ pub(super) fn of_commit(error: Error) -> BackendError {
     BackendError::indefinite().with_source(error)
 }
 
-/// Whether SQLite could not read or lock the file, as opposed to finding something else in it than was asked for.
+/// Whether SQLite could not read or lock the file, as opposed to finding something else in it than was asked
+/// for.
 pub(super) fn is_of_the_file(error: &Error) -> bool {
     matches!(error, Error::SqliteFailure(failure, _) if failure.code != ErrorCode::Unknown)
 }

@@ -13,8 +13,8 @@ pub enum Durability {
     /// A crash of the process and a loss of power: each commit is synced (`synchronous=FULL`).
     #[default]
     Full,
-    /// A crash of the process. A loss of power may take the last acknowledged claims and completions back, so that an operation that
-    /// was completed runs again; the file stays sound (`synchronous=NORMAL`).
+    /// A crash of the process. A loss of power may take the last acknowledged claims and completions back, so
+    /// that an operation that was completed runs again; the file stays sound (`synchronous=NORMAL`).
     Normal,
 }
 
@@ -45,7 +45,8 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// Full durability, a busy timeout of 5 seconds, tables with the prefix `idempotency_`, the [`SystemClock`].
+    /// Full durability, a busy timeout of 5 seconds, tables with the prefix `idempotency_`, the
+    /// [`SystemClock`].
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -67,24 +68,26 @@ impl SqliteOptions {
     }
 
     /// How long a command waits for other processes that write to the file before it fails with
-    /// [`Error::Busy`](crate::Error::Busy). At most 24 days; a longer one counts as that. The callers of one handle wait in line, each
-    /// for at most this long once it is its turn; replays wait in the same line.
+    /// [`Error::Busy`](crate::Error::Busy). At most 24 days; a longer one counts as that. The callers of one
+    /// handle wait in line, each for at most this long once it is its turn; replays wait in the same
+    /// line.
     #[must_use]
     pub fn with_busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self
     }
 
-    /// What the names of the store's two tables start with: 1 to 64 ASCII letters, digits and underscores; case is ignored, as in
-    /// all of SQLite's names. Stores with different prefixes in one file are different stores.
+    /// What the names of the store's two tables start with: 1 to 64 ASCII letters, digits and underscores;
+    /// case is ignored, as in all of SQLite's names. Stores with different prefixes in one file are
+    /// different stores.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Where the time comes from. All processes on one file must agree on it, so a clock of the wall. It is read while the file's
-    /// write lock is held.
+    /// Where the time comes from. All processes on one file must agree on it, so a clock of the wall. It is
+    /// read while the file's write lock is held.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
@@ -98,8 +101,8 @@ impl SqliteOptions {
         self
     }
 
-    /// A function to run on every connection that the store opens, before its own set-up: for an encryption key, or pragmas of the
-    /// application's own. An error of its fails the opening.
+    /// A function to run on every connection that the store opens, before its own set-up: for an encryption
+    /// key, or pragmas of the application's own. An error of its fails the opening.
     #[must_use]
     pub fn with_connection_setup(
         mut self,

@@ -46,7 +46,8 @@ pub(super) enum Checkpoint {
     Leave,
 }
 
-/// The record that `row` holds under `id`, its checksums verified; none if it has expired, whatever else may be wrong with it.
+/// The record that `row` holds under `id`, its checksums verified; none if it has expired, whatever else may
+/// be wrong with it.
 pub(super) fn read(
     row: &Row<'_>,
     id: &RecordId,
@@ -209,7 +210,8 @@ impl StoredReply {
         }
     }
 
-    /// Covers whose reply it is as well as the reply: a row that was moved or bound to another request is damaged, too.
+    /// Covers whose reply it is as well as the reply: a row that was moved or bound to another request is
+    /// damaged, too.
     fn sum(&self, id: &RecordId, fingerprint: &Fingerprint, kind: &str) -> Checksum {
         checksum(&[
             Some(b"reply"),
@@ -253,7 +255,8 @@ fn checksum(parts: &[Option<&[u8]>]) -> Checksum {
     sum
 }
 
-/// Headers as one value: for each, the length of the name (u32, big-endian), the name, and the same for the value.
+/// Headers as one value: for each, the length of the name (u32, big-endian), the name, and the same for the
+/// value.
 fn encode_headers(response: &StoredResponse) -> Bytes {
     let mut encoded = Vec::with_capacity(response.headers_len());
     for (name, value) in response.headers() {

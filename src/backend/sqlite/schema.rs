@@ -10,8 +10,9 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 /// The version that this crate writes, and the newest that it reads.
 const VERSION: i64 = 1;
 
-/// Makes the tables if they are not there, and moves the token counter to the wall clock at least: a restored older copy of the file
-/// must not grant a token again. All in one transaction, so that of many processes one does it.
+/// Makes the tables if they are not there, and moves the token counter to the wall clock at least: a restored
+/// older copy of the file must not grant a token again. All in one transaction, so that of many processes one
+/// does it.
 pub(super) fn prepare(connection: &Connection, statements: &Statements) -> Result<StoreId, BackendError> {
     let transaction =
         Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(before_commit)?;
@@ -26,7 +27,8 @@ pub(super) fn prepare(connection: &Connection, statements: &Statements) -> Resul
     Ok(store_id)
 }
 
-/// The id of the store that is there, none if none is; an error if it is one that this version can't work with.
+/// The id of the store that is there, none if none is; an error if it is one that this version can't work
+/// with.
 pub(super) fn recognise(
     connection: &Connection,
     statements: &Statements,

@@ -1,12 +1,13 @@
 //! Every statement of the SQLite backend, and the prefix that its tables carry.
 //!
-//! `{p}` stands for the prefix. Tables are named with their schema, so that a temporary table or an attached database of the
-//! application can't stand in for one.
+//! `{p}` stands for the prefix. Tables are named with their schema, so that a temporary table or an attached
+//! database of the application can't stand in for one.
 
 use crate::error::BackendError;
 
-/// Records, readable in the `sqlite3` shell. The checks restate the invariants of a record; wide columns come last, since SQLite
-/// reads a row from the left. `writer` tells the connections apart that may have granted a claim; it is no part of the record.
+/// Records, readable in the `sqlite3` shell. The checks restate the invariants of a record; wide columns come
+/// last, since SQLite reads a row from the left. `writer` tells the connections apart that may have granted a
+/// claim; it is no part of the record.
 const CREATE_RECORD: &str = "
 CREATE TABLE main.{p}record (
   scope TEXT NOT NULL,
@@ -57,7 +58,8 @@ const INSERT_META: &str =
 
 const READ_META: &str = "SELECT schema_version, store_id FROM main.{p}meta";
 
-/// How many of the two names are taken, by a table or by anything else that a table of that name can't stand beside.
+/// How many of the two names are taken, by a table or by anything else that a table of that name can't stand
+/// beside.
 const COUNT_TABLES: &str = "
 SELECT count(*) FROM main.sqlite_schema
 WHERE type <> 'trigger' AND name COLLATE NOCASE IN ('{p}record', '{p}meta')";
@@ -68,11 +70,13 @@ const READ_LAST_TOKEN: &str = "SELECT last_token FROM main.{p}meta";
 
 const WRITE_LAST_TOKEN: &str = "UPDATE main.{p}meta SET last_token = ?1";
 
-/// The claim, in one statement: it may only grant, and the number of changed rows says whether it did. `?4` is now.
+/// The claim, in one statement: it may only grant, and the number of changed rows says whether it did. `?4`
+/// is now.
 ///
-/// An expired record is no record, so nothing of it is kept; a lapsed one is taken over with its attempt, its first time and its
-/// checkpoint. Its `WHERE` says in SQL what `transition::grants` says in Rust; the one-step table of the tests holds them together.
-/// Its last two lines are the invariants of a record in progress: a damaged one is read then, and found to be damaged.
+/// An expired record is no record, so nothing of it is kept; a lapsed one is taken over with its attempt, its
+/// first time and its checkpoint. Its `WHERE` says in SQL what `transition::grants` says in Rust; the
+/// one-step table of the tests holds them together. Its last two lines are the invariants of a record in
+/// progress: a damaged one is read then, and found to be damaged.
 const CLAIM: &str = "
 INSERT INTO main.{p}record AS stored (
   scope, key, state, token, attempt, created_at_ms, lease_ms, retention_ms, lease_until_ms, expires_at_ms,
@@ -112,7 +116,8 @@ SELECT expires_at_ms, state, token, attempt, created_at_ms, lease_ms, retention_
   checkpoint_checksum, checkpoint
 FROM main.{p}record WHERE scope = ?1 AND key = ?2";
 
-/// Writes what any command but a claim may change. The token is the one that was read: no other claim's row can be hit.
+/// Writes what any command but a claim may change. The token is the one that was read: no other claim's row
+/// can be hit.
 const UPDATE: &str = "
 UPDATE main.{p}record SET state = ?4, lease_until_ms = ?5, completed_at_ms = ?6, expires_at_ms = ?7, reply_kind = ?8,
   reply_status = ?9, reply_checksum = ?10, checkpoint_checksum = ?11, reply_reference = ?12, reply_headers = ?13,
@@ -137,7 +142,8 @@ pub(super) const USE_WRITE_AHEAD_LOG: &str = "PRAGMA main.journal_mode = WAL";
 /// A number for a connection, to tell its claims from others'.
 pub(super) const DRAW_WRITER: &str = "SELECT random()";
 
-/// What the names of a store's tables start with, so that they can live in the application's own file beside its tables.
+/// What the names of a store's tables start with, so that they can live in the application's own file beside
+/// its tables.
 #[derive(Clone, Debug)]
 pub(super) struct Prefix(String);
 
@@ -209,7 +215,8 @@ mod tests {
         }
     }
 
-    /// Steps that SQLite's machine takes for one sweep of a store with `live` live records. Counted, not timed.
+    /// Steps that SQLite's machine takes for one sweep of a store with `live` live records. Counted, not
+    /// timed.
     fn idle_sweep_steps(live: u32) -> rusqlite::Result<i32> {
         let Ok(prefix) = Prefix::new("t_") else { return Err(rusqlite::Error::InvalidQuery) };
         let statements = Statements::new(&prefix);

@@ -64,8 +64,9 @@ impl Writer {
         self.in_transaction(|now| self.decide(id, command, now))
     }
 
-    /// All of `batch` in one transaction. If one of its records is damaged, each command gets a transaction of its own instead: none
-    /// may fail for another's sake, and nothing was acknowledged yet. What is wrong with the file is not tried again.
+    /// All of `batch` in one transaction. If one of its records is damaged, each command gets a transaction
+    /// of its own instead: none may fail for another's sake, and nothing was acknowledged yet. What is
+    /// wrong with the file is not tried again.
     pub(super) fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
         let together = self.in_transaction(|now| {
             let mut outcomes = Vec::with_capacity(batch.len());
@@ -100,7 +101,8 @@ impl Writer {
         Ok(row::read(row, id, now, Checkpoint::Read)?.map(|record| (record, now)))
     }
 
-    /// Deletes at most `limit` expired records in one transaction; gives how many, and whether there are more.
+    /// Deletes at most `limit` expired records in one transaction; gives how many, and whether there are
+    /// more.
     pub(super) fn sweep(&self, limit: usize) -> Result<(usize, bool), BackendError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.in_transaction(|now| {
@@ -115,7 +117,8 @@ impl Writer {
         })
     }
 
-    /// Runs `work` in a transaction that holds the write lock from its start, with the time read once the lock is held.
+    /// Runs `work` in a transaction that holds the write lock from its start, with the time read once the
+    /// lock is held.
     fn in_transaction<T>(
         &self,
         work: impl FnOnce(Timestamp) -> Result<Ending<T>, BackendError>,
@@ -123,7 +126,8 @@ impl Writer {
         if self.read_only {
             return Err(BackendError::read_only());
         }
-        // Dropped without a commit, by an error or a panicking clock, it rolls back unless SQLite already has.
+        // Dropped without a commit, by an error or a panicking clock, it rolls back unless SQLite already
+        // has.
         let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
             .map_err(before_commit)?;
         match work(read_clock(&*self.clock)?)? {
@@ -174,7 +178,8 @@ impl Writer {
         }
     }
 
-    /// The one statement that grants, if the row that is there allows it. Its changed-row count is the only witness.
+    /// The one statement that grants, if the row that is there allows it. Its changed-row count is the only
+    /// witness.
     fn grant(
         &self,
         id: &RecordId,
@@ -210,7 +215,8 @@ impl Writer {
             .query_row([], |row| row.get(0))
             .map_err(before_commit)?;
         let seen = self.last_token_seen.get();
-        // A counter that went back: the file's content was replaced by an older one while it was open, as SQLite's backup does.
+        // A counter that went back: the file's content was replaced by an older one while it was open, as
+        // SQLite's backup does.
         let last = if counted < seen { seen.max(FencingToken::at_wall_clock().get()) } else { counted };
         self.last_token_seen.set(last);
         Ok(last.checked_add(1).and_then(FencingToken::new))
@@ -287,7 +293,8 @@ impl Writer {
     }
 }
 
-/// Whether the command would fail alone as it has failed in company: its record is damaged, or no token is left for it.
+/// Whether the command would fail alone as it has failed in company: its record is damaged, or no token is
+/// left for it.
 fn is_of_one_record(error: &BackendError) -> bool {
     use std::error::Error as _;
     let of_the_file = |error: &BackendError| {
@@ -339,7 +346,8 @@ fn use_write_ahead_log(connection: &Connection, durability: Durability) -> Resul
         Durability::Normal => "NORMAL",
     };
     connection.pragma_update(Some("main"), "synchronous", synchronous).map_err(before_commit)?;
-    // On Apple's systems a plain fsync stops at the drive's cache (SQLite, "PRAGMA fullfsync"); elsewhere this changes nothing.
+    // On Apple's systems a plain fsync stops at the drive's cache (SQLite, "PRAGMA fullfsync"); elsewhere
+    // this changes nothing.
     connection.pragma_update(Some("main"), "fullfsync", durability == Durability::Full).map_err(before_commit)
 }
 
