@@ -215,8 +215,8 @@ impl Writer {
             .query_row([], |row| row.get(0))
             .map_err(before_commit)?;
         let seen = self.last_token_seen.get();
-        // A counter that went back: the file's content was replaced by an older one while it was open, as
-        // SQLite's backup does.
+        // A counter that went back: a transaction of ours was rolled back, or the file's content was replaced
+        // by an older one while it was open, as SQLite's backup does. It costs nothing not to tell them apart.
         let last = if counted < seen { seen.max(FencingToken::at_wall_clock().get()) } else { counted };
         self.last_token_seen.set(last);
         Ok(last.checked_add(1).and_then(FencingToken::new))
