@@ -52,8 +52,7 @@ Exit status:
   2  wrong arguments, a file that can't be read, or a store that failed
 ";
 
-// ------------------------------------------------------------------------------------------------- the
-// service
+// ---- the service
 
 struct Request {
     account: String,
@@ -80,8 +79,8 @@ impl Service {
     /// Answers one request, whether it is a first one or a retry.
     ///
     /// An `Err` says that the store or the ledger failed; over HTTP it would be a 503. Running the operation
-    /// all the same would be paying twice now and then. Where it leaves a claim behind, the lease runs
-    /// on: the retry hears 409 until it ends, then takes over.
+    /// all the same would be paying twice now and then. Where it leaves a claim behind, the lease runs on:
+    /// the retry hears 409 until it ends, then takes over.
     fn handle(&self, request: &Request) -> Result<Answer> {
         // What is refused here never reaches the store, so the client can mend it and try again.
         let (scope, key) = match names(request) {
@@ -112,8 +111,8 @@ impl Service {
         let reply = Reply::from(self.pay(&claim, request)?);
         if self.store.policy().is_failure(&reply) {
             // `Failures::Abandon`: the effect may have happened. The retry runs at once, and is told that it
-            // is not the first attempt. Should this fail, the retry waits for the end of the
-            // lease, and the client hears of the failed payment.
+            // is not the first attempt. Should this fail, the retry waits for the end of the lease, and the
+            // client hears of the failed payment.
             let _ = claim.abandon();
             return Ok(Answer { decision: Decision::Failed { attempt }, reply });
         }
@@ -121,8 +120,8 @@ impl Service {
             // What stands, not what was offered: the two differ where this claim had completed before.
             Ok(done) => Ok(Answer { decision: Decision::Executed { attempt }, reply: done.reply }),
             // Charged, and not recorded: nobody runs it again before the lease ends, and then the provider
-            // knows its key. A program that can wait takes the claim and the reply out of the
-            // error, and tries again.
+            // knows its key. A program that can wait takes the claim and the reply out of the error, and
+            // tries again.
             Err(unrecorded) => Err(unrecorded.into()),
         }
     }
@@ -203,8 +202,7 @@ impl fmt::Display for Answer {
     }
 }
 
-// ------------------------------------------------------------------------------------------------ the
-// provider
+// ---- the provider
 
 /// A payment provider that charges once for each key. Its ledger is a file, so that it outlives a killed
 /// client of it.
@@ -248,8 +246,7 @@ fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-// --------------------------------------------------------------------------------------------------- the
-// story
+// ---- the story
 
 /// The service, and the table of what was expected of it and what it did.
 struct Story<W> {
@@ -420,8 +417,7 @@ fn be_killed(folder: &Path) -> Result<bool> {
     Err(format!("it got {answer} instead of a claim").into())
 }
 
-// ------------------------------------------------------------------------------------------ requests from a
-// file
+// ---- requests from a file
 
 /// Answers the requests in `path`; says whether every line was good.
 fn answer_requests(path: &Path, mut out: impl Write) -> Result<bool> {

@@ -24,8 +24,8 @@ impl<C> ClaimOutcome<C> {
     /// reply has no status.
     ///
     /// 409 in progress and 422 for a mismatch are the choice of the IETF draft
-    /// `draft-ietf-httpapi-idempotency-key-header-07` (section 2.7). An API that publishes 409 for a
-    /// mismatch maps the variant instead.
+    /// `draft-ietf-httpapi-idempotency-key-header-07` (section 2.7). An API that publishes 409 for a mismatch
+    /// maps the variant instead.
     #[must_use]
     pub fn suggested_status(&self) -> Option<u16> {
         match self {

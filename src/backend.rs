@@ -20,6 +20,8 @@
 //! answers `Err`, never an outcome.
 //!
 //! # A whole backend
+//! In memory, behind one lock, so it need not check what it reads; its sweep looks at every record, which a
+//! real one must not.
 //! ```
 //! use idempotency::time::{ManualClock, Timestamp, read_clock};
 //! use idempotency::transition::{self, Command, Transition, Write};
@@ -37,7 +39,7 @@
 //! #[derive(Debug)]
 //! struct Kept {
 //!     records: HashMap<RecordId, Record>,
-//!     next: FencingToken, // starts at `FencingToken::at_wall_clock()`: nothing else survives a restart
+//!     last: FencingToken, // starts at `FencingToken::at_wall_clock()`: nothing else survives a restart
 //! }
 //!
 //! impl Map {
@@ -50,13 +52,12 @@
 //!     fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
 //!         let mut kept = self.kept()?;
 //!         let now = read_clock(&self.clock)?;
-//!         let record = kept.records.get(id);
-//!         let grants = transition::grants(record, command, now);
-//!         let Transition { write, outcome } = transition::apply(record, command, now, kept.next);
-//!         if grants {
-//!             let next = kept.next.get().checked_add(1).and_then(FencingToken::new);
-//!             kept.next = next.ok_or_else(BackendError::tokens_exhausted)?;
+//!         if transition::grants(kept.records.get(id), command, now) {
+//!             let next = kept.last.get().checked_add(1).and_then(FencingToken::new);
+//!             kept.last = next.ok_or_else(BackendError::tokens_exhausted)?;
 //!         }
+//!         let record = kept.records.get(id);
+//!         let Transition { write, outcome } = transition::apply(record, command, now, kept.last);
 //!         match write {
 //!             Write::Keep => {}
 //!             Write::Put(record) => drop(kept.records.insert(id.clone(), record)),
@@ -86,7 +87,7 @@
 //!     }
 //! }
 //! # use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyStore, Scope};
-//! # let kept = Mutex::new(Kept { records: HashMap::new(), next: FencingToken::at_wall_clock() });
+//! # let kept = Mutex::new(Kept { records: HashMap::new(), last: FencingToken::at_wall_clock() });
 //! # let clock = ManualClock::new(Timestamp::from_millis(0));
 //! # let store = IdempotencyStore::new(Map { clock, id: StoreId::random(), kept });
 //! # let (scope, key, fingerprint) = (Scope::new("a")?, IdempotencyKey::new("k")?, Fingerprint::builder().finish());
@@ -100,13 +101,15 @@ pub(crate) mod memory;
 pub(crate) mod sqlite;
 
 use crate::error::BackendError;
+use crate::hex::Hex;
 use crate::key::RecordId;
 use crate::outcome::Outcome;
 use crate::record::Record;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, wall_clock_nanos};
 use crate::transition::Command;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::process;
 use std::sync::Arc;
 
 /// Storage for records; see the [module's](self) contract. Object-safe, and implemented for `Arc` and `Box`
@@ -118,8 +121,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// [`BackendError`]: nothing was done, unless it is indefinite.
     fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError>;
 
-    /// Executes commands in order and answers in the same order. A command's failure does not undo those
-    /// before it.
+    /// Executes commands in order and gives exactly one answer for each, in the same order. A command's
+    /// failure does not undo those before it.
     fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
         batch.iter().map(|(id, command)| self.execute(id, command)).collect()
     }
@@ -134,7 +137,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// long.
     ///
     /// # Errors
-    /// [`BackendError`]: it stopped; what it had removed by then stays removed.
+    /// [`BackendError`]: it stopped; what it had removed by then stays removed, and so may the last of it if
+    /// it is indefinite.
     fn sweep(&self, limit: usize) -> Result<Swept, BackendError>;
 
     /// Which store this is, the same for every handle, process and restart.
@@ -186,9 +190,9 @@ impl StoreId {
     /// A new one. Random enough to tell stores apart; no secret.
     #[must_use]
     pub fn random() -> Self {
-        // std keys each `RandomState` from the operating system's randomness, and hashes with a keyed
-        // pseudo-random function.
-        let half = |n: u8| RandomState::new().hash_one(n).to_le_bytes();
+        // std keys its hash from the operating system's randomness, once a thread. The process and the time
+        // keep a forked child, which inherits the key, from making the same.
+        let half = |n: u8| RandomState::new().hash_one((n, process::id(), wall_clock_nanos())).to_le_bytes();
         let mut bytes = [0; 16];
         bytes.iter_mut().zip(half(0).into_iter().chain(half(1))).for_each(|(byte, random)| *byte = random);
         Self(bytes)
@@ -209,8 +213,6 @@ impl StoreId {
 
 impl fmt::Debug for StoreId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StoreId(")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        write!(f, ")")
+        write!(f, "StoreId({})", Hex(&self.0))
     }
 }

@@ -7,12 +7,12 @@ pub use self::complete_error::CompleteError;
 pub use self::ticket::Ticket;
 
 use crate::backend::Backend;
-use crate::error::{BackendError, Error};
+use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::into_bytes::IntoBytes;
 use crate::key::{IdempotencyKey, RecordId, Scope};
 use crate::outcome::{Completed, Grant, LostReason, Outcome};
-use crate::policy::{MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN};
+use crate::policy::{MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN, Terms};
 use crate::record::{FencingToken, Unshown};
 use crate::reply::Reply;
 use crate::time::{Period, Timestamp};
@@ -49,11 +49,12 @@ impl Claim {
     pub(crate) fn granted(
         backend: Arc<dyn Backend>,
         id: RecordId,
-        terms: GrantedTerms,
+        fingerprint: Fingerprint,
+        terms: Terms,
         grant: Grant,
         max_reply_len: usize,
     ) -> Self {
-        let ticket = Ticket::new(backend.store_id(), id, terms, &grant);
+        let ticket = Ticket::new(backend.store_id(), id, fingerprint, terms, &grant);
         Self { backend, ticket, checkpoint: grant.checkpoint, lease_until: grant.lease_until, max_reply_len }
     }
 
@@ -252,8 +253,8 @@ impl Claim {
     }
 
     /// Ends the claim: this attempt certainly had no effect. After a first attempt the key is free at once,
-    /// for any request; after a takeover it is as after [`abandon`](Self::abandon), since an earlier
-    /// attempt may have had the effect.
+    /// for any request; after a takeover it is as after [`abandon`](Self::abandon), since an earlier attempt
+    /// may have had the effect.
     ///
     /// # Errors
     /// - [`Error::ClaimLost`]: nothing was written; the claim was not its owner's any more.
@@ -275,14 +276,6 @@ impl Claim {
     }
 }
 
-/// What a claim was asked for with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GrantedTerms {
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) lease: Period,
-    pub(crate) retention: Period,
-}
-
 impl Ticket {
     /// Records `reply`, or gives it back with the reason why not.
     pub(crate) fn complete(
@@ -295,15 +288,11 @@ impl Ticket {
         if let Err(error) = check_reply(&reply, max_reply_len).and_then(|()| self.check_store(backend)) {
             return Err((error, reply));
         }
-        let command = Command::Complete { token: self.token(), reply, retention };
-        let error = match backend.execute(self.id(), &command) {
-            Ok(Outcome::Recorded(completed) | Outcome::AlreadyRecorded(completed)) => return Ok(completed),
-            Ok(other) => unexpected(&other),
-            Err(error) => error.into(),
-        };
-        match command {
-            Command::Complete { reply, .. } => Err((error, reply)),
-            _ => Err((error, Reply::Marker)),
+        let command = Command::Complete { token: self.token(), reply: reply.clone(), retention };
+        match backend.execute(self.id(), &command) {
+            Ok(Outcome::Recorded(completed) | Outcome::AlreadyRecorded(completed)) => Ok(completed),
+            Ok(other) => Err((unexpected(&other), reply)),
+            Err(error) => Err((error.into(), reply)),
         }
     }
 
@@ -333,7 +322,7 @@ impl Ticket {
 fn unexpected(outcome: &Outcome) -> Error {
     match outcome {
         Outcome::Lost(reason) => Error::ClaimLost(*reason),
-        _ => BackendError::bug("an outcome that does not belong to the command").into(),
+        _ => Error::wrong_answer(),
     }
 }
 

@@ -146,6 +146,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// A backend's answer that belongs to another command: whatever was asked may have been done.
+    pub(crate) fn wrong_answer() -> Self {
+        Self::Indefinite(Some(Source::new(WrongAnswer)))
+    }
+
     /// Whether the same call may succeed if it is made again a little later.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
@@ -158,6 +163,10 @@ impl Error {
         matches!(self, Self::Indefinite(_))
     }
 }
+
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the backend gave an answer that does not belong to the command, or none")]
+struct WrongAnswer;
 
 /// What a [`Backend`](crate::Backend) fails with: the part of [`Error`] that is about the storage.
 ///

@@ -12,6 +12,7 @@
 //! length is known only at its end, gets the same fingerprint as the same bytes in memory. The tests below
 //! fix it by vectors that another program computed.
 
+use crate::hex::Hex;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::io::{self, Read};
@@ -96,9 +97,8 @@ impl Fingerprint {
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({}:", self.format)?;
-        self.digest.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        write!(f, ")")
+        let [a, b, c, d, ..] = self.digest;
+        write!(f, "Fingerprint({}:{})", self.format, Hex(&[a, b, c, d]))
     }
 }
 

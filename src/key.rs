@@ -4,6 +4,7 @@
 mod header_value;
 
 use self::header_value::string_item;
+use crate::hex::Hex;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::Arc;
@@ -60,21 +61,20 @@ fn validated(value: &str, max: usize) -> Result<Arc<str>, KeyError> {
     Ok(Arc::from(value))
 }
 
-/// Writes a digest of `value` short enough for a log line, long enough to tell two keys apart; never the
-/// value.
+/// Writes a digest of `value` short enough for a log line, long enough to tell most keys of one log apart;
+/// never the value.
 fn write_digest(f: &mut fmt::Formatter<'_>, name: &str, value: &str) -> fmt::Result {
-    let digest = Sha256::digest(value.as_bytes());
-    write!(f, "{name}(#")?;
-    digest.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))?;
-    write!(f, ")")
+    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(value.as_bytes()));
+    write!(f, "{name}(#{})", Hex(&[a, b, c, d]))
 }
 
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         ///
-        /// 1 to 255 bytes (not characters) of UTF-8, no control characters, not only white space. Compared byte by byte: nothing
-        /// is trimmed, folded or normalised. Cheap to clone. `Debug` and `Display` show a short digest, never the value.
+        /// 1 to 255 bytes (not characters) of UTF-8, no control characters, not only white space. Compared
+        /// byte by byte: nothing is trimmed, folded or normalised. Cheap to clone. `Debug` and `Display` show
+        /// a short digest, never the value.
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Arc<str>);
 
@@ -82,13 +82,14 @@ macro_rules! name {
             /// Checks `value` and takes it as it is.
             ///
             /// # Errors
-            /// [`KeyError`] if it is empty, longer than [`MAX_KEY_LEN`] bytes, only white space, or has a control character.
+            /// [`KeyError`] if it is empty, longer than [`MAX_KEY_LEN`] bytes, only white space, or has a
+            /// control character.
             pub fn new(value: impl AsRef<str>) -> Result<Self, KeyError> {
                 Self::with_max_len(value, MAX_KEY_LEN)
             }
 
-            /// As `new`, for callers that publish a shorter limit: at most `max` bytes. A `max` over [`MAX_KEY_LEN`] counts as
-            /// [`MAX_KEY_LEN`].
+            /// As `new`, for callers that publish a shorter limit: at most `max` bytes. A `max` over
+            /// [`MAX_KEY_LEN`] counts as [`MAX_KEY_LEN`].
             ///
             /// # Errors
             /// As `new`, with `max` for the length.
@@ -118,19 +119,20 @@ macro_rules! name {
 }
 
 name! {
-    /// Who a key belongs to: a tenant, an account, an endpoint, or several of them joined by the program.
+    /// Who a key belongs to: a tenant, an account, an endpoint, or several of them, joined with a
+    /// separator that none of them can contain.
     ///
-    /// Take it from the authenticated principal, never from the caller's input: the scope is what keeps one tenant from reading
-    /// another's reply.
+    /// Take it from the authenticated principal, never from the caller's input: the scope is what keeps one
+    /// tenant from reading another's reply.
     Scope
 }
 
 name! {
     /// The caller's name for one operation, the same in every retry.
     ///
-    /// Made before the first attempt: random (a UUID v4), or something stable that the user acts on (a cart id, an event id).
-    /// Never a hash of the request, since two equal orders are two operations; so there is no conversion from
-    /// [`Fingerprint`](crate::Fingerprint). Nothing personal belongs in it.
+    /// Made before the first attempt: random (a UUID v4), or something stable that the user acts on (a cart
+    /// id, an event id). Never a hash of the request, since two equal orders are two operations; so there is
+    /// no conversion from [`Fingerprint`](crate::Fingerprint). Nothing personal belongs in it.
     IdempotencyKey
 }
 
@@ -139,8 +141,8 @@ impl IdempotencyKey {
     ///
     /// Either an RFC 9651 string (`"…"`, in which `\"` and `\\` are the only escapes; parameters after it are
     /// ignored) or the bare value many clients send: visible ASCII without `"`, `,`, `;` or inner white
-    /// space. Spaces and tabs around it are dropped. The quoted and the bare form of one value are the
-    /// same key.
+    /// space. Spaces and tabs around it are dropped. The quoted and the bare form of one value are the same
+    /// key.
     ///
     /// ```
     /// use idempotency::IdempotencyKey;

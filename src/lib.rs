@@ -75,6 +75,7 @@ mod claim;
 mod error;
 mod fingerprint;
 pub mod header;
+mod hex;
 mod into_bytes;
 mod key;
 mod outcome;

@@ -68,8 +68,8 @@ impl Policy {
     }
 
     /// How long a reply is replayed, counted from completion, and how long a lapsed claim can be taken over,
-    /// counted from the end of its lease (as it was granted or renewed: abandoning it early does not
-    /// shorten this). Choose it longer than the longest retry of any client. 1 ms to 36,525 days; checked by
+    /// counted from the end of its lease (as it was granted or renewed: abandoning it early does not shorten
+    /// this). Choose it longer than the longest retry of any client. 1 ms to 36,525 days; checked by
     /// [`with_policy`](crate::IdempotencyStore::with_policy).
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
@@ -94,8 +94,7 @@ impl Policy {
     }
 
     /// The largest payload of a reply (its body or its reference; headers have [`MAX_HEADERS_LEN`]), in
-    /// bytes, at most [`MAX_REPLY_LEN`]; checked by
-    /// [`with_policy`](crate::IdempotencyStore::with_policy).
+    /// bytes, at most [`MAX_REPLY_LEN`]; checked by [`with_policy`](crate::IdempotencyStore::with_policy).
     #[must_use]
     pub fn with_max_reply_len(mut self, max: usize) -> Self {
         self.max_reply_len = max;

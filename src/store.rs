@@ -5,8 +5,8 @@ use crate::backend::memory::{MemoryBackend, MemoryOptions};
 #[cfg(feature = "sqlite")]
 use crate::backend::sqlite::{SqliteBackend, SqliteOptions};
 use crate::backend::{Backend, StoreId, Swept};
-use crate::claim::{Claim, GrantedTerms, Ticket};
-use crate::error::{BackendError, Error};
+use crate::claim::{Claim, Ticket};
+use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{IdempotencyKey, RecordId, Scope};
 use crate::outcome::{Completed, Outcome};
@@ -160,8 +160,8 @@ impl<B: Backend> IdempotencyStore<B> {
     }
 
     /// Asks for many operations at once, as [`try_claim`](Self::try_claim) does for one; answers in the same
-    /// order. On SQLite it is one transaction, up to 1,000 operations; more are several. Two equal keys
-    /// in one call give one claim and one "in progress".
+    /// order. On SQLite it is one transaction, up to 1,000 operations; more are several. Two equal keys in
+    /// one call give one claim and one "in progress".
     ///
     /// All leases start now. If the batch may take longer than a lease, [`renew`](Claim::renew) each claim
     /// before its turn, and leave out those that are lost.
@@ -215,13 +215,12 @@ impl<B: Backend> IdempotencyStore<B> {
             .collect();
         let outcomes = self.backend.execute_many(&batch);
         let answered = outcomes.len();
-        let unanswered = || Err(BackendError::bug("a batch was not answered whole").into());
         batch
             .into_iter()
             .zip(operations)
             .zip(outcomes)
             .map(|(((id, _), (_, _, fingerprint)), outcome)| self.claim_outcome(id, fingerprint, outcome?))
-            .chain(operations.iter().skip(answered).map(|_| unanswered()))
+            .chain(operations.iter().skip(answered).map(|_| Err(Error::wrong_answer())))
             .collect()
     }
 
@@ -245,10 +244,9 @@ impl<B: Backend> IdempotencyStore<B> {
     ) -> Result<ClaimOutcome, Error> {
         Ok(match outcome {
             Outcome::Claimed(grant) => {
-                let Terms { lease, retention } = self.terms;
-                let terms = GrantedTerms { fingerprint: *fingerprint, lease, retention };
-                let max_reply_len = self.policy.max_reply_len();
-                ClaimOutcome::Claimed(Claim::granted(self.dyn_backend(), id, terms, grant, max_reply_len))
+                let (backend, max_reply_len) = (self.dyn_backend(), self.policy.max_reply_len());
+                let claim = Claim::granted(backend, id, *fingerprint, self.terms, grant, max_reply_len);
+                ClaimOutcome::Claimed(claim)
             }
             Outcome::Completed(completed) => ClaimOutcome::Completed(completed),
             Outcome::InProgress { lease_until, attempt, now } => {
@@ -256,14 +254,15 @@ impl<B: Backend> IdempotencyStore<B> {
                 ClaimOutcome::InProgress(InProgress::new(lease_until, attempt, now, hint))
             }
             Outcome::FingerprintMismatch(mismatch) => ClaimOutcome::FingerprintMismatch(mismatch),
-            _ => return Err(BackendError::bug("an answer that does not belong to a claim").into()),
+            _ => return Err(Error::wrong_answer()),
         })
     }
 
     /// Completes the claim that `ticket` stands for, as [`Claim::complete`], with the ticket's own retention.
     ///
     /// # Errors
-    /// As [`Claim::complete`]; a ticket of another store is [`Error::ClaimLost`], and nothing is written.
+    /// As [`Claim::complete`], without the claim and the reply: keep a clone of `reply` (it is shared) to try
+    /// again with. A ticket of another store is [`Error::ClaimLost`], and nothing is written.
     pub fn complete(&self, ticket: &Ticket, reply: impl Into<Reply>) -> Result<Completed, Error> {
         let max_reply_len = self.policy.max_reply_len();
         ticket
@@ -291,8 +290,8 @@ impl<B: Backend> IdempotencyStore<B> {
     /// read.
     ///
     /// A lapsed claim that nobody has taken over is resumed, too: [`renew`](Claim::renew) first if the
-    /// hand-over may have taken long. It proves ownership and does not make it exclusive: a ticket that
-    /// is delivered twice is resumed twice.
+    /// hand-over may have taken long. It proves ownership and does not make it exclusive: a ticket that is
+    /// delivered twice is resumed twice.
     ///
     /// ```
     /// # use idempotency::*;
@@ -319,15 +318,14 @@ impl<B: Backend> IdempotencyStore<B> {
     /// The record of `key` within `scope`; none if there is none, or it has expired.
     ///
     /// # Errors
-    /// If it could not be read, or is damaged.
+    /// [`Error::Corrupt`] if the record is damaged; any other if it could not be read.
     pub fn lookup(&self, scope: &Scope, key: &IdempotencyKey) -> Result<Option<Record>, Error> {
         let id = RecordId::new(scope.clone(), key.clone());
         Ok(self.backend.read(&id)?.map(|(record, _)| record))
     }
 
     /// Deletes the record of `key` within `scope`, whoever owns it: for operators. The key is free for any
-    /// request at once, and an owner that is still at work loses its claim. Says whether there was a
-    /// record.
+    /// request at once, and an owner that is still at work loses its claim. Says whether there was a record.
     ///
     /// # Errors
     /// If it was not done, or, where [`Error::is_indefinite`], may have been.
@@ -335,7 +333,7 @@ impl<B: Backend> IdempotencyStore<B> {
         let id = RecordId::new(scope.clone(), key.clone());
         match self.backend.execute(&id, &Command::Forget)? {
             Outcome::Forgotten { existed } => Ok(existed),
-            _ => Err(BackendError::bug("an answer that does not belong to a forget").into()),
+            _ => Err(Error::wrong_answer()),
         }
     }
 
@@ -352,12 +350,12 @@ impl<B: Backend> IdempotencyStore<B> {
     /// ```
     ///
     /// # Errors
-    /// It stopped; what it had removed stays removed.
+    /// It stopped; what it had removed stays removed, and so may the last of it if [`Error::is_indefinite`].
     pub fn sweep(&self, limit: usize) -> Result<Swept, Error> {
         Ok(self.backend.sweep(limit)?)
     }
 
-    /// Deletes expired records, a bounded number at a time, until there are no more.
+    /// Deletes expired records, a bounded number at a time, until the backend finds no more.
     ///
     /// # Errors
     /// As [`sweep`](Self::sweep).

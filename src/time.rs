@@ -49,7 +49,7 @@ impl Timestamp {
 
     /// Whether a deadline at this point is over at `now`.
     ///
-    /// Half-open, and written down only here: what has deadline `d` stands while `now < d`.
+    /// Half-open: what has deadline `d` stands while `now < d`. In Rust it is written down only here.
     #[must_use]
     pub fn is_over(self, now: Self) -> bool {
         self.0 <= now.0
@@ -108,7 +108,8 @@ impl Period {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeriodError {
-    /// No time at all: a record without an end to its lease could never be taken over.
+    /// No time at all: a lease of zero is over before the work begins, and with a retention of zero a
+    /// takeover would not know that it is one.
     #[error("a lease or a retention must be longer than zero")]
     Zero,
     /// Longer than [`Period::MAX`].

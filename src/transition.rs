@@ -5,6 +5,7 @@
 
 use crate::fingerprint::Fingerprint;
 use crate::outcome::{Completed, FingerprintMismatch, Grant, LostReason, Outcome};
+use crate::policy::Terms;
 use crate::record::{FencingToken, Record, State, Unshown};
 use crate::reply::Reply;
 use crate::time::{Period, Timestamp};
@@ -139,23 +140,20 @@ pub fn apply(
 ) -> Transition {
     let record = standing(record, now);
     match command {
-        Command::Claim { fingerprint, lease, retention } => claim(
-            record,
-            Asked { fingerprint: *fingerprint, lease: *lease, retention: *retention },
-            now,
-            next_token,
-        ),
+        Command::Claim { fingerprint, lease, retention } => {
+            claim(record, *fingerprint, Terms { lease: *lease, retention: *retention }, now, next_token)
+        }
         Command::Complete { token, reply, retention } => complete(record, *token, reply, *retention, now),
-        Command::Renew { token } => with_own(record, *token, now, |own| renewed(own.clone(), now)),
-        Command::Checkpoint { token, bytes } => with_own(record, *token, now, |own| {
+        Command::Renew { token } => with_own(record, *token, |own| renewed(own.clone(), now)),
+        Command::Checkpoint { token, bytes } => with_own(record, *token, |own| {
             renewed(Record { checkpoint: Some(bytes.clone()), ..own.clone() }, now)
         }),
-        Command::Release { token } => ending(record, *token, now, |own| {
+        Command::Release { token } => ending(record, *token, |own| {
             // An earlier attempt may have had the effect, so the key must not reopen for another request.
             let write = if own.attempt == 1 { Write::Delete } else { Write::Put(lapsed(own, now)) };
             Transition { write, outcome: Outcome::Released }
         }),
-        Command::Abandon { token } => ending(record, *token, now, |own| Transition {
+        Command::Abandon { token } => ending(record, *token, |own| Transition {
             write: Write::Put(lapsed(own, now)),
             outcome: Outcome::Abandoned,
         }),
@@ -167,22 +165,17 @@ pub fn apply(
     }
 }
 
-/// Whether [`apply`] would grant `command` a claim: a backend draws a token only then.
+/// Whether [`apply`] would grant `command` a claim: a backend need not draw a token elsewhere.
 #[must_use]
 pub fn grants(record: Option<&Record>, command: &Command, now: Timestamp) -> bool {
-    match (command, standing(record, now)) {
-        (Command::Claim { .. }, None) => true,
-        (Command::Claim { fingerprint, .. }, Some(record)) => {
-            record.fingerprint == *fingerprint && record.is_lapsed(now)
-        }
-        _ => false,
-    }
+    let Command::Claim { fingerprint, .. } = command else { return false };
+    matches!(found(standing(record, now), fingerprint, now), Found::Nothing | Found::Lapsed(_))
 }
 
 /// Why the holder of `token` may not write to `record`; none if it may.
 #[must_use]
 pub fn lost(record: Option<&Record>, token: FencingToken, now: Timestamp) -> Option<LostReason> {
-    own(record, token, now).err()
+    own(standing(record, now), token).err()
 }
 
 /// The record, unless it has expired: then it is no record, for every command.
@@ -192,8 +185,8 @@ fn standing(record: Option<&Record>, now: Timestamp) -> Option<&Record> {
 
 /// The record in progress under `token`, lapsed or not: while nobody has taken over, the token proves the
 /// claim.
-fn own(record: Option<&Record>, token: FencingToken, now: Timestamp) -> Result<&Record, LostReason> {
-    let record = standing(record, now).ok_or(LostReason::Gone)?;
+fn own(record: Option<&Record>, token: FencingToken) -> Result<&Record, LostReason> {
+    let record = record.ok_or(LostReason::Gone)?;
     match (record.state, record.token == token) {
         (State::InProgress, true) => Ok(record),
         (State::InProgress, false) => Err(LostReason::Running),
@@ -202,38 +195,53 @@ fn own(record: Option<&Record>, token: FencingToken, now: Timestamp) -> Result<&
     }
 }
 
-/// What a claim asks for.
-#[derive(Clone, Copy)]
-struct Asked {
-    fingerprint: Fingerprint,
-    lease: Period,
-    retention: Period,
+/// What a claim finds in its place.
+enum Found<'a> {
+    Nothing,
+    OtherRequest(&'a Record),
+    Completed(Completed),
+    Running(&'a Record),
+    Lapsed(&'a Record),
 }
 
-fn claim(record: Option<&Record>, asked: Asked, now: Timestamp, next_token: FencingToken) -> Transition {
-    let Some(record) = record else {
-        return grant(asked, now, next_token, Inherited { attempt: 1, created_at: now, checkpoint: None });
-    };
-    if record.fingerprint != asked.fingerprint {
-        return Transition::keep(Outcome::FingerprintMismatch(FingerprintMismatch {
-            created_at: record.created_at,
-            state: record.state,
-            stored_format: record.fingerprint.format(),
-            presented_format: asked.fingerprint.format(),
-        }));
+fn found<'a>(record: Option<&'a Record>, fingerprint: &Fingerprint, now: Timestamp) -> Found<'a> {
+    match record {
+        None => Found::Nothing,
+        Some(record) if record.fingerprint != *fingerprint => Found::OtherRequest(record),
+        Some(record) if record.is_lapsed(now) => Found::Lapsed(record),
+        Some(record) => Completed::of(record).map_or(Found::Running(record), Found::Completed),
     }
-    if let Some(completed) = Completed::of(record) {
-        return Transition::keep(Outcome::Completed(completed));
-    }
-    if record.is_lapsed(now) {
-        let inherited = Inherited {
+}
+
+fn claim(
+    record: Option<&Record>,
+    fingerprint: Fingerprint,
+    terms: Terms,
+    now: Timestamp,
+    next_token: FencingToken,
+) -> Transition {
+    let inherited = match found(record, &fingerprint, now) {
+        Found::Nothing => Inherited { attempt: 1, created_at: now, checkpoint: None },
+        Found::Lapsed(record) => Inherited {
             attempt: record.attempt.saturating_add(1),
             created_at: record.created_at,
             checkpoint: record.checkpoint.clone(),
-        };
-        return grant(asked, now, next_token, inherited);
-    }
-    Transition::keep(Outcome::InProgress { lease_until: record.lease_until, attempt: record.attempt, now })
+        },
+        Found::OtherRequest(record) => {
+            return Transition::keep(Outcome::FingerprintMismatch(FingerprintMismatch {
+                created_at: record.created_at,
+                state: record.state,
+                stored_format: record.fingerprint.format(),
+                presented_format: fingerprint.format(),
+            }));
+        }
+        Found::Completed(completed) => return Transition::keep(Outcome::Completed(completed)),
+        Found::Running(record) => {
+            let (lease_until, attempt) = (record.lease_until, record.attempt);
+            return Transition::keep(Outcome::InProgress { lease_until, attempt, now });
+        }
+    };
+    grant(fingerprint, terms, now, next_token, inherited)
 }
 
 /// What a claim takes over from the one before it.
@@ -243,19 +251,25 @@ struct Inherited {
     checkpoint: Option<Bytes>,
 }
 
-fn grant(asked: Asked, now: Timestamp, token: FencingToken, inherited: Inherited) -> Transition {
-    let lease_until = asked.lease.after(now);
+fn grant(
+    fingerprint: Fingerprint,
+    terms: Terms,
+    now: Timestamp,
+    token: FencingToken,
+    inherited: Inherited,
+) -> Transition {
+    let lease_until = terms.lease.after(now);
     let record = Record {
-        fingerprint: asked.fingerprint,
+        fingerprint,
         state: State::InProgress,
         token,
         attempt: inherited.attempt,
         created_at: inherited.created_at,
-        lease: asked.lease,
-        retention: asked.retention,
+        lease: terms.lease,
+        retention: terms.retention,
         lease_until,
         completed_at: None,
-        expires_at: asked.retention.after(lease_until),
+        expires_at: terms.retention.after(lease_until),
         checkpoint: inherited.checkpoint,
         reply: None,
     };
@@ -269,7 +283,7 @@ fn complete(
     retention: Period,
     now: Timestamp,
 ) -> Transition {
-    let own = match own(record, token, now) {
+    let own = match own(record, token) {
         Ok(own) => own,
         Err(reason) => {
             let first = record.filter(|_| reason == LostReason::CompletedByThisClaim).and_then(Completed::of);
@@ -294,10 +308,9 @@ fn complete(
 fn with_own(
     record: Option<&Record>,
     token: FencingToken,
-    now: Timestamp,
     change: impl FnOnce(&Record) -> Transition,
 ) -> Transition {
-    match own(record, token, now) {
+    match own(record, token) {
         Ok(own) => change(own),
         Err(reason) => Transition::keep(Outcome::Lost(reason)),
     }
@@ -307,13 +320,12 @@ fn with_own(
 fn ending(
     record: Option<&Record>,
     token: FencingToken,
-    now: Timestamp,
     change: impl FnOnce(&Record) -> Transition,
 ) -> Transition {
     if record.is_none() {
         return Transition::keep(Outcome::AlreadyGone);
     }
-    with_own(record, token, now, change)
+    with_own(record, token, change)
 }
 
 /// `own` with one more lease from now. Never less than it had: a step back of the clock must not shorten a

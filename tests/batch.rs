@@ -78,3 +78,52 @@ fn one_damaged_record_in_a_batch_fails_alone() {
     assert!(matches!(next(), Err(Error::Corrupt { .. })));
     next().expect("a store").claimed().complete(Reply::Marker).expect("held, and committed");
 }
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn the_last_token_goes_to_the_first_of_a_batch() {
+    use idempotency::Error;
+
+    let f = common::Fixture::on_sqlite();
+    let other = rusqlite::Connection::open(f.path().expect("a file")).expect("the same file");
+    other.execute("UPDATE idempotency_meta SET last_token = ?1", [i64::MAX - 1]).expect("a write");
+    let operations = ["first", "second"].map(|name| (scope("a"), key(name), asks_for("x")));
+    let mut answers = f.store.try_claim_many(&operations).into_iter();
+    let first = answers.next().expect("an answer for each").expect("one token is left").claimed();
+    assert_eq!(first.token().get(), i64::MAX);
+    let second = answers.next().expect("an answer for each");
+    assert!(matches!(second, Err(Error::TokensExhausted)), "{second:?}");
+    first.complete(Reply::Marker).expect("held");
+}
+
+/// Nobody knows what such a backend has done, so nothing may be called definite.
+#[test]
+fn a_backend_that_does_not_answer_a_batch_whole_leaves_its_outcome_unknown() {
+    use idempotency::{Backend, BackendError, Command, Outcome, Record, RecordId, StoreId, Swept, Timestamp};
+
+    #[derive(Debug)]
+    struct Terse(std::sync::Arc<dyn Backend>);
+    impl Backend for Terse {
+        fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
+            self.0.execute(id, command)
+        }
+        fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
+            self.0.execute_many(batch).into_iter().take(1).collect()
+        }
+        fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
+            self.0.read(id)
+        }
+        fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
+            self.0.sweep(limit)
+        }
+        fn store_id(&self) -> StoreId {
+            self.0.store_id()
+        }
+    }
+    on_every_backend(|f| {
+        let store = common::on(Terse(std::sync::Arc::clone(f.store.backend())));
+        let operations = ["first", "second"].map(|name| (scope("a"), key(name), asks_for("x")));
+        let answers = store.try_claim_many(&operations);
+        assert!(matches!(answers.as_slice(), [Ok(_), Err(error)] if error.is_indefinite()), "{answers:?}");
+    });
+}

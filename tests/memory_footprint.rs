@@ -46,8 +46,8 @@ fn live_through(store: &MemoryStore, scope: &Scope, number: usize) {
 #[test]
 fn a_million_keys_leave_nothing_behind_and_an_idle_sweep_over_them_allocates_nothing() {
     let clock = ManualClock::new(Timestamp::from_millis(1_000_000_000));
-    // The emptied tables of the shards are kept, so their number is fixed here instead of following the
-    // machine's cores.
+    // A shard's table does not shrink below some slots, so the number of shards is fixed here instead of
+    // following the machine's cores.
     let options = MemoryOptions::new().with_clock(clock.clone()).with_shards(16);
     let policy = Policy::new().with_lease(LEASE).with_retention(RETENTION);
     let store =

@@ -69,8 +69,8 @@ impl MemoryOptions {
     }
 
     /// The most records the store holds. A full one first sweeps what has expired, then refuses claims that
-    /// need a new record with [`Error::Full`](crate::Error::Full); what exists can always be taken over
-    /// and completed.
+    /// need a new record with [`Error::Full`](crate::Error::Full); what exists can always be taken over and
+    /// completed.
     #[must_use]
     pub fn with_max_records(mut self, max: usize) -> Self {
         self.max_records = max;
@@ -78,8 +78,8 @@ impl MemoryOptions {
     }
 
     /// The most bytes the store holds before it refuses as [`with_max_records`](Self::with_max_records) does.
-    /// Replies and checkpoints of existing records are taken beyond it. A part of a large buffer counts
-    /// as the part, though it keeps the whole; see [`IntoBytes`](crate::IntoBytes).
+    /// Replies and checkpoints of existing records are taken beyond it. A part of a large buffer counts as
+    /// the part, though it keeps the whole; see [`IntoBytes`](crate::IntoBytes).
     #[must_use]
     pub fn with_max_bytes(mut self, max: usize) -> Self {
         self.max_bytes = max;

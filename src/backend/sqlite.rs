@@ -47,7 +47,7 @@ impl SqliteBackend {
     /// - [`Error::CannotOpen`], [`Error::ReadOnly`], [`Error::Full`], [`Error::Busy`],
     ///   [`Error::Unavailable`]: the file can't be opened, written, or had in time.
     /// - [`Error::Foreign`], [`Error::NewerSchema`], [`Error::Corrupt`]: what is there is not a store that
-    ///   this version can work with; it was not changed.
+    ///   this version can work with; none of its rows, tables and settings was changed.
     /// - [`Error::Indefinite`]: the store may have been made, or not; it holds no record yet. Open again.
     /// - [`Error::Other`]: anything else, such as an unknown VFS, or what the connection's set-up failed
     ///   with.
@@ -64,7 +64,14 @@ impl Backend for SqliteBackend {
     }
 
     fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
-        self.writer.lock().execute_many(batch)
+        let together = self.writer.lock().execute_together(batch);
+        match together {
+            Ok(Some(outcomes)) => outcomes.into_iter().map(Ok).collect(),
+            // Each by itself, and others in between; nothing was acknowledged yet.
+            Ok(None) => batch.iter().map(|(id, command)| self.execute(id, command)).collect(),
+            // What is wrong with the file is not tried again.
+            Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
+        }
     }
 
     fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {

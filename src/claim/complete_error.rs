@@ -33,7 +33,7 @@ use std::fmt;
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(thiserror::Error)]
-#[error("the reply {} recorded: {error}", if error.is_indefinite() { "may not be" } else { "was not" })]
+#[error("the reply {} recorded", if error.is_indefinite() { "may not be" } else { "was not" })]
 pub struct CompleteError {
     #[source]
     error: Error,

@@ -1,18 +1,18 @@
 //! A claim as plain data: [`Ticket`].
 
 use crate::backend::StoreId;
-use crate::claim::GrantedTerms;
 use crate::fingerprint::Fingerprint;
+use crate::hex::Hex;
 use crate::key::{IdempotencyKey, RecordId, Scope};
 use crate::outcome::Grant;
+use crate::policy::Terms;
 use crate::record::FencingToken;
 use crate::time::Period;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
-/// A claim as plain data, for work that ends in another thread, task or process:
-/// [`store.complete(&ticket, reply)`](crate::IdempotencyStore::complete),
-/// [`store.release(&ticket)`](crate::IdempotencyStore::release),
+/// A claim as plain data, for work that ends in another thread, task or process: [`store.complete(&ticket,
+/// reply)`](crate::IdempotencyStore::complete), [`store.release(&ticket)`](crate::IdempotencyStore::release),
 /// [`store.abandon(&ticket)`](crate::IdempotencyStore::abandon),
 /// [`store.resume(ticket)`](crate::IdempotencyStore::resume).
 ///
@@ -35,11 +35,17 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn new(store_id: StoreId, id: RecordId, terms: GrantedTerms, grant: &Grant) -> Self {
+    pub(super) fn new(
+        store_id: StoreId,
+        id: RecordId,
+        fingerprint: Fingerprint,
+        terms: Terms,
+        grant: &Grant,
+    ) -> Self {
         Self {
             store_id,
             id,
-            fingerprint: terms.fingerprint,
+            fingerprint,
             token: grant.token,
             attempt: grant.attempt,
             lease: terms.lease,
@@ -109,13 +115,13 @@ impl Ticket {
     /// asks of it.
     ///
     /// The same for every attempt; different for every label, scope, key and fingerprint. Give each call that
-    /// one operation makes a label of its own. It has the form of a UUID (version 8, RFC 9562, section
-    /// 5.8): 36 visible ASCII characters that the strictest provider takes. It shows neither scope nor
-    /// key, but it is a digest, not a secret.
+    /// one operation makes a label of its own. It has the form of a UUID (version 8, RFC 9562, section 5.8):
+    /// 36 visible ASCII characters that the strictest provider takes. It shows neither scope nor key, but it
+    /// is a digest, not a secret.
     ///
     /// Choose a retention at least as long as the provider's: a key that is new here while the provider still
-    /// knows it would get the old operation's answer there. And after a takeover that comes later than
-    /// the provider remembers, ask it what happened before charging: it does not deduplicate any more.
+    /// knows it would get the old operation's answer there. And after a takeover that comes later than the
+    /// provider remembers, ask it what happened before charging: it does not deduplicate any more.
     ///
     /// ```
     /// # use idempotency::*;
@@ -147,27 +153,18 @@ impl Ticket {
 
 /// The first 122 bits of `digest` that are free in a UUID of version 8.
 fn uuid_v8(digest: &[u8; 32]) -> String {
-    let mut text = String::with_capacity(36);
-    for (position, byte) in digest.iter().take(16).enumerate() {
-        if matches!(position, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        let byte = match position {
-            6 => (byte & 0x0f) | 0x80,
-            8 => (byte & 0x3f) | 0x80,
-            _ => *byte,
-        };
-        for nibble in [byte >> 4, byte & 0x0f] {
-            text.extend(char::from_digit(u32::from(nibble), 16));
-        }
-    }
+    let mut bytes = [0; 16];
+    bytes.iter_mut().zip(digest).for_each(|(to, from)| *to = *from);
+    bytes[6] = (bytes[6] & 0x0f) | 0x80;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let mut text = Hex(&bytes).to_string();
+    [20, 16, 12, 8].into_iter().for_each(|at| text.insert(at, '-'));
     text
 }
 
 #[cfg(feature = "serde")]
 mod wire {
     use super::{FencingToken, Fingerprint, IdempotencyKey, Period, RecordId, Scope, StoreId, Ticket};
-    use std::string::String;
 
     /// A ticket as it is written down.
     #[derive(serde::Serialize, serde::Deserialize)]
@@ -201,6 +198,11 @@ mod wire {
         }
     }
 
+    /// The token that is written like this, and in no other way.
+    fn token(text: &str) -> Option<FencingToken> {
+        text.parse().ok().and_then(FencingToken::new).filter(|token| token.to_string() == text)
+    }
+
     impl TryFrom<TicketData> for Ticket {
         type Error = String;
 
@@ -215,12 +217,7 @@ mod wire {
                     key: IdempotencyKey::new(data.key).map_err(|error| error.to_string())?,
                 },
                 fingerprint: Fingerprint::from_stored(data.fingerprint_format, data.fingerprint),
-                token: data
-                    .token
-                    .parse()
-                    .ok()
-                    .and_then(FencingToken::new)
-                    .ok_or("a token is a number from 1 on")?,
+                token: token(&data.token).ok_or("a token is a number from 1 on")?,
                 attempt: data.attempt,
                 lease: Period::from_millis(data.lease_ms).map_err(|error| error.to_string())?,
                 retention: Period::from_millis(data.retention_ms).map_err(|error| error.to_string())?,

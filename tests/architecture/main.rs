@@ -19,6 +19,7 @@ const LEVELS: &[Unit] = &[
     ("record", 0),
     ("sync", 0),
     ("header", 0),
+    ("hex", 0),
     ("into_bytes", 0),
     ("outcome", 1),
     ("transition", 1),

@@ -135,7 +135,8 @@ fn what_is_read_as_a_ticket_is_validated() {
         ("attempt", json!(-1)),
         ("attempt", json!(u64::from(u32::MAX) + 1)),
     ]);
-    let no_tokens = ["", "0", "-1", " 1", "1 ", "1.5", "1e3", "0x1", "one", "9223372036854775808"];
+    let no_tokens =
+        ["", "0", "+5", "007", "-1", " 1", "1 ", "1.5", "1e3", "0x1", "one", "9223372036854775808"];
     hostile.extend(no_tokens.map(|token| ("token", json!(token))));
     for field in ["lease_ms", "retention_ms"] {
         hostile.extend([0, -1, i64::MIN, longest_ms + 1, i64::MAX].map(|millis| (field, json!(millis))));

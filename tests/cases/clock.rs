@@ -16,8 +16,7 @@ use std::time::Duration;
 struct Clocked<C> {
     name: &'static str,
     store: DynStore,
-    /// Another handle on the same store: for a file one with a connection of its own, as another process
-    /// has.
+    /// Another handle on the same store: for a file one with a connection of its own, as another process has.
     beside: DynStore,
     clock: C,
 }

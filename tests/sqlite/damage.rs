@@ -1,6 +1,6 @@
 //! Damage in the file: found where it matters, and no obstacle where it does not.
 
-use crate::common::{Answer, Fixture, asks_for, key, scope};
+use crate::common::{Answer, Fixture, START, asks_for, key, scope, secs};
 use crate::shell;
 use idempotency::{Error, Reply, StoredResponse};
 
@@ -25,7 +25,7 @@ fn whatever_is_damaged_in_a_reply_or_a_checkpoint_is_corrupt_and_runs_nothing_ag
         "UPDATE idempotency_record SET checkpoint = x'00' WHERE key = 'lapsed'",
         "UPDATE idempotency_record SET checkpoint_checksum = zeroblob(16) WHERE key = 'lapsed'",
     ];
-    for damage in damages {
+    for statements in damages {
         let f = Fixture::on_sqlite();
         let (s, print) = (scope("a"), asks_for("x"));
         for (name, body) in [("done", "the reply"), ("other", "another reply")] {
@@ -41,9 +41,9 @@ fn whatever_is_damaged_in_a_reply_or_a_checkpoint_is_corrupt_and_runs_nothing_ag
         claim.save_checkpoint("half-way").expect("held");
         f.at(90);
 
+        damage(&f, statements);
         let shell = shell(&f.path().expect("a file"));
-        shell.execute_batch(&format!("PRAGMA ignore_check_constraints = ON; {damage}")).expect(damage);
-        let name = if damage.contains("checkpoint") { "lapsed" } else { "done" };
+        let name = if statements.contains("checkpoint") { "lapsed" } else { "done" };
         let row = || -> (i64, i64) {
             shell
                 .query_row("SELECT token, attempt FROM idempotency_record WHERE key = ?1", [name], |row| {
@@ -52,12 +52,12 @@ fn whatever_is_damaged_in_a_reply_or_a_checkpoint_is_corrupt_and_runs_nothing_ag
                 .expect("the row")
         };
         let before = row();
-        let error = f.store.try_claim(&s, &key(name), &print).expect_err(damage);
-        assert!(matches!(error, Error::Corrupt { .. }), "{damage}: {error:?}");
+        let error = f.store.try_claim(&s, &key(name), &print).expect_err(statements);
+        assert!(matches!(error, Error::Corrupt { .. }), "{statements}: {error:?}");
         assert!(error.to_string().contains("Corrupt"), "{error}");
-        let error = f.store.lookup(&s, &key(name)).expect_err(damage);
-        assert!(matches!(error, Error::Corrupt { .. }), "{damage}: {error:?}");
-        assert_eq!(row(), before, "{damage}: nothing was granted");
+        let error = f.store.lookup(&s, &key(name)).expect_err(statements);
+        assert!(matches!(error, Error::Corrupt { .. }), "{statements}: {error:?}");
+        assert_eq!(row(), before, "{statements}: nothing was granted");
         f.store
             .try_claim(&s, &key("fresh"), &print)
             .expect("others go on")
@@ -158,7 +158,7 @@ fn a_row_that_has_expired_is_absent_whatever_else_is_wrong_with_it() {
 
 #[test]
 fn a_damaged_checkpoint_is_never_handed_out_and_never_in_its_owners_way() {
-    for columns in ["checkpoint = x'01'", "checkpoint = NULL", "checkpoint_checksum = zeroblob(16)"] {
+    for columns in ["checkpoint = x'01'", "checkpoint = x''", "checkpoint_checksum = zeroblob(16)"] {
         let f = Fixture::on_sqlite();
         let (s, print) = (scope("a"), asks_for("x"));
         let claims = ["completed", "saved again", "renewed"].map(|name| {
@@ -168,8 +168,9 @@ fn a_damaged_checkpoint_is_never_handed_out_and_never_in_its_owners_way() {
         });
         damage(&f, &format!("UPDATE idempotency_record SET {columns}"));
         let [completed, mut saved, mut renewed] = claims;
-        let corrupt = renewed.renew().expect_err(columns);
-        assert!(matches!(corrupt, Error::Corrupt { .. }), "{columns}: {corrupt:?}");
+        f.at(60);
+        renewed.renew().expect("it leaves the checkpoint");
+        assert_eq!(renewed.lease_until(), START.saturating_add(secs(150)), "{columns}");
         let corrupt = f.store.resume(renewed.ticket()).expect_err(columns);
         assert!(matches!(corrupt, Error::Corrupt { .. }), "{columns}: {corrupt:?}");
         completed.complete(Reply::Marker).expect("it drops the checkpoint");
@@ -177,5 +178,22 @@ fn a_damaged_checkpoint_is_never_handed_out_and_never_in_its_owners_way() {
         let saved = f.store.resume(saved.into_ticket()).expect(columns);
         assert_eq!(saved.checkpoint().map(|bytes| &bytes[..]), Some(b"further".as_slice()), "{columns}");
         assert_eq!(f.store.try_claim(&s, &key("renewed"), &print).expect(columns).name(), "in progress");
+        renewed.abandon().expect("it leaves the checkpoint");
+        let corrupt = f.store.try_claim(&s, &key("renewed"), &print).expect_err(columns);
+        assert!(matches!(corrupt, Error::Corrupt { .. }), "{columns}: {corrupt:?}");
     }
+}
+
+/// SQLite checks what a statement writes, so such a row is found by the claim itself.
+#[test]
+fn a_row_that_breaks_a_constraint_of_its_table_is_corrupt_when_it_is_taken_over() {
+    let f = Fixture::on_sqlite();
+    let (s, k, print) = (scope("a"), key("k"), asks_for("x"));
+    let mut claim = f.store.try_claim(&s, &k, &print).expect("a store").claimed();
+    claim.save_checkpoint("half-way").expect("held");
+    damage(&f, "UPDATE idempotency_record SET checkpoint = NULL");
+    f.at(90);
+    let corrupt = f.store.try_claim(&s, &k, &print).expect_err("a damaged row");
+    assert!(matches!(corrupt, Error::Corrupt { .. }), "{corrupt:?}");
+    claim.complete(Reply::Marker).expect("it drops the checkpoint and its checksum");
 }

@@ -1,4 +1,5 @@
-//! Command sequences over the memory backend, held against a small model of what each command answers and leaves behind.
+//! Command sequences over the memory backend, held against a small model of what each command answers and
+//! leaves behind.
 //!
 //! Depends on nothing but the crate, so that a test can include this file as it is.
 
@@ -169,7 +170,8 @@ impl Run {
         self.tally.lost += one_if(matches!(answer, Answer::Lost(_)));
     }
 
-    /// Which of the expired records a sweep takes is its own choice: only how many, and that it takes no other.
+    /// Which of the expired records a sweep takes is its own choice: only how many, and that it takes no
+    /// other.
     fn sweep(&mut self, limit: usize) {
         let now = self.now;
         let is_expired = |record: &Record| record.expires_at.as_millis() <= now;

@@ -1,4 +1,5 @@
-//! What commands should answer and leave behind: a second telling of the crate's semantics, which shares no code with it.
+//! What commands should answer and leave behind: a second telling of the crate's semantics, which shares no
+//! code with it.
 
 use bytes::Bytes;
 use idempotency::{Command, FencingToken, LostReason, Outcome, Record, Reply, State, Timestamp};

@@ -86,13 +86,15 @@ impl Shard {
 
     /// Removes the record that expired first, if one has.
     pub(super) fn pop_expired(&mut self, now: Timestamp, hash: impl Fn(&RecordId) -> u64) -> Option<Entry> {
-        if !self.has_expired(now) {
-            return None;
+        while self.has_expired(now) {
+            let (_, id) = self.by_expiry.pop_first()?;
+            if let Ok(found) = self.table.find_entry(hash(&id), |entry| entry.id == id) {
+                let entry = found.remove().0;
+                self.shrink();
+                return Some(entry);
+            }
         }
-        let (_, id) = self.by_expiry.pop_first()?;
-        let entry = self.table.find_entry(hash(&id), |entry| entry.id == id).ok()?.remove().0;
-        self.shrink();
-        Some(entry)
+        None
     }
 
     /// Gives memory back once three quarters of the table are empty; to half full, so that it pays for

@@ -1,10 +1,11 @@
 //! What an error of SQLite means for the command that met it.
 
 use crate::error::BackendError;
+use rusqlite::ffi::SQLITE_CONSTRAINT_CHECK;
 use rusqlite::{Error, ErrorCode};
 
-/// For errors before a commit: the transaction is rolled back, and nothing was done.
-pub(super) fn before_commit(error: Error) -> BackendError {
+/// For every error but that of a commit: nothing was done, and a transaction is rolled back.
+pub(super) fn nothing_done(error: Error) -> BackendError {
     let failure = match &error {
         Error::SqliteFailure(failure, _) => match failure.code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
@@ -12,6 +13,9 @@ pub(super) fn before_commit(error: Error) -> BackendError {
             }
             ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted => {
                 BackendError::unavailable()
+            }
+            ErrorCode::ConstraintViolation if failure.extended_code == SQLITE_CONSTRAINT_CHECK => {
+                BackendError::corrupt("a stored row breaks a constraint of its table")
             }
             ErrorCode::DiskFull => BackendError::full(),
             ErrorCode::ReadOnly => BackendError::read_only(),

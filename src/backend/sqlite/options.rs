@@ -69,8 +69,7 @@ impl SqliteOptions {
 
     /// How long a command waits for other processes that write to the file before it fails with
     /// [`Error::Busy`](crate::Error::Busy). At most 24 days; a longer one counts as that. The callers of one
-    /// handle wait in line, each for at most this long once it is its turn; replays wait in the same
-    /// line.
+    /// handle wait in line, each for at most this long once it is its turn; replays wait in the same line.
     #[must_use]
     pub fn with_busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
@@ -78,8 +77,8 @@ impl SqliteOptions {
     }
 
     /// What the names of the store's two tables start with: 1 to 64 ASCII letters, digits and underscores;
-    /// case is ignored, as in all of SQLite's names. Stores with different prefixes in one file are
-    /// different stores.
+    /// case is ignored, as in all of SQLite's names. Stores with different prefixes in one file are different
+    /// stores.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
@@ -112,8 +111,9 @@ impl SqliteOptions {
         self
     }
 
-    /// Opens for reading only: nothing is created or changed, and every command that could write is
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// Opens for reading only: no store is made and none changed, and every command that could write is
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly). SQLite itself may still make its `-wal` and `-shm` files
+    /// beside the store's, and needs a folder that it can write to for that.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.read_only = true;

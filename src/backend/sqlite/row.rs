@@ -29,7 +29,7 @@ impl Columns<'_> {
     fn next<T: FromSql>(&mut self) -> Result<T, BackendError> {
         let column = self.next;
         self.next = column.saturating_add(1);
-        self.row.get(column).map_err(failure::before_commit)
+        self.row.get(column).map_err(failure::nothing_done)
     }
 
     fn next_bytes(&mut self) -> Result<Option<Bytes>, BackendError> {
@@ -37,13 +37,14 @@ impl Columns<'_> {
     }
 }
 
-/// What is to become of the checkpoint of a row.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Checkpoint {
-    /// It is handed out or written again, so it is verified.
-    Read,
-    /// It is replaced, dropped, or of no interest: damage to it must not stand in the way.
-    Leave,
+/// Whether the checkpoint's columns are looked at.
+#[derive(Clone, Copy)]
+pub(super) enum CheckpointColumns {
+    /// The checkpoint is handed out, so it is read and verified.
+    Verify,
+    /// Nobody asks for it, so damage to it must not stand in the way. The record comes without it, and must
+    /// not be written back over one that is to stay.
+    Skip,
 }
 
 /// The record that `row` holds under `id`, its checksums verified; none if it has expired, whatever else may
@@ -52,7 +53,7 @@ pub(super) fn read(
     row: &Row<'_>,
     id: &RecordId,
     now: Timestamp,
-    checkpoint: Checkpoint,
+    checkpoint: CheckpointColumns,
 ) -> Result<Option<Record>, BackendError> {
     let mut columns = Columns { row, next: 0 };
     let expires_at = Timestamp::from_millis(columns.next()?);
@@ -83,8 +84,8 @@ pub(super) fn read(
         body: columns.next_bytes()?,
     };
     let checkpoint = match checkpoint {
-        Checkpoint::Leave => None,
-        Checkpoint::Read => read_checkpoint(&mut columns, id)?,
+        CheckpointColumns::Skip => None,
+        CheckpointColumns::Verify => read_checkpoint(&mut columns, id)?,
     };
     let reply = match kind {
         None => None,
@@ -258,7 +259,7 @@ fn checksum(parts: &[Option<&[u8]>]) -> Checksum {
 /// Headers as one value: for each, the length of the name (u32, big-endian), the name, and the same for the
 /// value.
 fn encode_headers(response: &StoredResponse) -> Bytes {
-    let mut encoded = Vec::with_capacity(response.headers_len());
+    let mut encoded = Vec::new();
     for (name, value) in response.headers() {
         for part in [name.as_bytes(), value] {
             encoded.put_u32(u32::try_from(part.len()).unwrap_or(u32::MAX));

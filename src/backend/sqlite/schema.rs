@@ -1,7 +1,7 @@
 //! The store's tables: made, recognised, or refused.
 
 use crate::backend::StoreId;
-use crate::backend::sqlite::failure::{self, before_commit};
+use crate::backend::sqlite::failure::{self, nothing_done};
 use crate::backend::sqlite::sql::Statements;
 use crate::error::BackendError;
 use crate::record::FencingToken;
@@ -15,14 +15,14 @@ const VERSION: i64 = 1;
 /// does it.
 pub(super) fn prepare(connection: &Connection, statements: &Statements) -> Result<StoreId, BackendError> {
     let transaction =
-        Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(before_commit)?;
+        Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(nothing_done)?;
     let store_id = match recognise(connection, statements)? {
         Some(store_id) => store_id,
-        None => create(connection, statements).map_err(before_commit)?,
+        None => create(connection, statements).map_err(nothing_done)?,
     };
     transaction
         .execute(&statements.raise_last_token, [FencingToken::at_wall_clock().get()])
-        .map_err(before_commit)?;
+        .map_err(nothing_done)?;
     transaction.commit().map_err(failure::of_commit)?;
     Ok(store_id)
 }
@@ -34,7 +34,7 @@ pub(super) fn recognise(
     statements: &Statements,
 ) -> Result<Option<StoreId>, BackendError> {
     let tables: i64 =
-        connection.query_row(&statements.count_tables, [], |row| row.get(0)).map_err(before_commit)?;
+        connection.query_row(&statements.count_tables, [], |row| row.get(0)).map_err(nothing_done)?;
     match tables {
         0 => return Ok(None),
         2 => {}
@@ -44,7 +44,7 @@ pub(super) fn recognise(
         .query_row(&statements.read_meta, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 16]>(1)?)));
     let (version, store_id) = match meta {
         Ok(meta) => meta,
-        Err(error) if failure::is_of_the_file(&error) => return Err(before_commit(error)),
+        Err(error) if failure::is_of_the_file(&error) => return Err(nothing_done(error)),
         Err(error) => {
             return Err(BackendError::foreign("the store's meta table has another form").with_source(error));
         }
@@ -59,7 +59,7 @@ pub(super) fn recognise(
     for statement in [&statements.claim, &statements.read, &statements.update] {
         if let Err(error) = connection.prepare_cached(statement) {
             if failure::is_of_the_file(&error) {
-                return Err(before_commit(error));
+                return Err(nothing_done(error));
             }
             return Err(BackendError::foreign("the store's record table has another form").with_source(error));
         }

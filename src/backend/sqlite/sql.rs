@@ -116,8 +116,12 @@ SELECT expires_at_ms, state, token, attempt, created_at_ms, lease_ms, retention_
   checkpoint_checksum, checkpoint
 FROM main.{p}record WHERE scope = ?1 AND key = ?2";
 
-/// Writes what any command but a claim may change. The token is the one that was read: no other claim's row
-/// can be hit.
+/// Writes what a renewal, or the end of a lease, changes. The token is the one that was read: no other
+/// claim's row can be hit.
+const EXTEND: &str = "
+UPDATE main.{p}record SET lease_until_ms = ?4, expires_at_ms = ?5 WHERE scope = ?1 AND key = ?2 AND token = ?3";
+
+/// Writes whatever a command other than a claim may change.
 const UPDATE: &str = "
 UPDATE main.{p}record SET state = ?4, lease_until_ms = ?5, completed_at_ms = ?6, expires_at_ms = ?7, reply_kind = ?8,
   reply_status = ?9, reply_checksum = ?10, checkpoint_checksum = ?11, reply_reference = ?12, reply_headers = ?13,
@@ -193,6 +197,7 @@ statements! {
     write_last_token: WRITE_LAST_TOKEN,
     claim: CLAIM,
     read: READ,
+    extend: EXTEND,
     update: UPDATE,
     delete: DELETE,
     forget: FORGET,

@@ -1,18 +1,20 @@
 //! The one connection that writes: each command in a transaction of its own.
 
 use crate::backend::StoreId;
-use crate::backend::sqlite::failure::{self, before_commit};
+use crate::backend::sqlite::failure::{self, nothing_done};
 use crate::backend::sqlite::options::{Durability, SqliteOptions};
-use crate::backend::sqlite::row::Checkpoint;
+use crate::backend::sqlite::row::CheckpointColumns;
 use crate::backend::sqlite::sql::{DRAW_WRITER, Prefix, Statements, USE_WRITE_AHEAD_LOG};
 use crate::backend::sqlite::{row, schema};
 use crate::error::BackendError;
+use crate::fingerprint::Fingerprint;
 use crate::key::RecordId;
 use crate::outcome::{Grant, Outcome};
+use crate::policy::Terms;
 use crate::record::{FencingToken, Record};
 use crate::time::{Clock, Timestamp, read_clock};
 use crate::transition::{self, Command, Transition, Write};
-use rusqlite::{CachedStatement, Connection, OpenFlags, Transaction, TransactionBehavior, params};
+use rusqlite::{CachedStatement, Connection, OpenFlags, Row, Transaction, TransactionBehavior, params};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +32,8 @@ pub(super) struct Writer {
     clock: Arc<dyn Clock>,
     /// Stored with each claim, so that it can be told whose connection granted it.
     writer: i64,
-    /// The highest token that this connection has seen counted, also in a transaction that was rolled back.
+    /// The highest token that this connection has seen counted in a transaction that it committed, or tried
+    /// to.
     last_token_seen: Cell<i64>,
     read_only: bool,
 }
@@ -54,7 +57,7 @@ impl Writer {
             use_write_ahead_log(&connection, options.durability)?;
             schema::prepare(&connection, &statements)?
         };
-        let writer = connection.query_row(DRAW_WRITER, [], |row| row.get(0)).map_err(before_commit)?;
+        let writer = connection.query_row(DRAW_WRITER, [], |row| row.get(0)).map_err(nothing_done)?;
         let SqliteOptions { clock, read_only, .. } = options;
         let last_token_seen = Cell::new(0);
         Ok((Self { connection, statements, clock, writer, last_token_seen, read_only }, store_id))
@@ -64,11 +67,13 @@ impl Writer {
         self.in_transaction(|now| self.decide(id, command, now))
     }
 
-    /// All of `batch` in one transaction. If one of its records is damaged, each command gets a transaction
-    /// of its own instead: none may fail for another's sake, and nothing was acknowledged yet. What is
-    /// wrong with the file is not tried again.
-    pub(super) fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
-        let together = self.in_transaction(|now| {
+    /// All of `batch` in one transaction; nothing, and no answer, if one of its records is damaged: none may
+    /// fail for another's sake.
+    pub(super) fn execute_together(
+        &self,
+        batch: &[(RecordId, Command)],
+    ) -> Result<Option<Vec<Outcome>>, BackendError> {
+        self.in_transaction(|now| {
             let mut outcomes = Vec::with_capacity(batch.len());
             let mut written = false;
             for (id, command) in batch {
@@ -83,22 +88,16 @@ impl Writer {
                 }
             }
             Ok(if written { Ending::Commit(Some(outcomes)) } else { Ending::RollBack(Some(outcomes)) })
-        });
-        match together {
-            Ok(Some(outcomes)) => outcomes.into_iter().map(Ok).collect(),
-            Ok(None) => batch.iter().map(|(id, command)| self.execute(id, command)).collect(),
-            Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
-        }
+        })
     }
 
     /// The record, and the time read after it; none if it is absent or expired by then.
     pub(super) fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
-        let mut statement = self.statement(&self.statements.read)?;
-        let mut rows = statement.query([id.scope.as_str(), id.key.as_str()]).map_err(before_commit)?;
-        let row = rows.next().map_err(before_commit)?;
-        let now = read_clock(&*self.clock)?;
-        let Some(row) = row else { return Ok(None) };
-        Ok(row::read(row, id, now, Checkpoint::Read)?.map(|record| (record, now)))
+        self.with_row(id, |row| {
+            let now = read_clock(&*self.clock)?;
+            let Some(row) = row else { return Ok(None) };
+            Ok(row::read(row, id, now, CheckpointColumns::Verify)?.map(|record| (record, now)))
+        })
     }
 
     /// Deletes at most `limit` expired records in one transaction; gives how many, and whether there are
@@ -108,11 +107,11 @@ impl Writer {
         self.in_transaction(|now| {
             let now = now.as_millis();
             let removed =
-                self.statement(&self.statements.sweep)?.execute([now, limit]).map_err(before_commit)?;
+                self.statement(&self.statements.sweep)?.execute([now, limit]).map_err(nothing_done)?;
             let more = self
                 .statement(&self.statements.has_expired)?
                 .query_row([now], |row| row.get(0))
-                .map_err(before_commit)?;
+                .map_err(nothing_done)?;
             Ok(Ending::Commit((removed, more)))
         })
     }
@@ -126,15 +125,18 @@ impl Writer {
         if self.read_only {
             return Err(BackendError::read_only());
         }
+        let seen = self.last_token_seen.get();
         // Dropped without a commit, by an error or a panicking clock, it rolls back unless SQLite already
         // has.
         let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
-            .map_err(before_commit)?;
-        match work(read_clock(&*self.clock)?)? {
+            .map_err(nothing_done)?;
+        let ending = read_clock(&*self.clock).map_err(BackendError::from).and_then(work);
+        if !matches!(ending, Ok(Ending::Commit(_))) {
+            self.last_token_seen.set(seen);
+        }
+        match ending? {
             Ending::Commit(value) => transaction.commit().map(|()| value).map_err(failure::of_commit),
-            // After some errors SQLite has rolled back by itself; only it knows.
-            Ending::RollBack(value) if self.connection.is_autocommit() => Ok(value),
-            Ending::RollBack(value) => transaction.rollback().map(|()| value).map_err(before_commit),
+            Ending::RollBack(value) => transaction.finish().map(|()| value).map_err(nothing_done),
         }
     }
 
@@ -145,7 +147,9 @@ impl Writer {
         now: Timestamp,
     ) -> Result<Ending<Outcome>, BackendError> {
         match command {
-            Command::Claim { .. } => self.claim(id, command, now),
+            Command::Claim { fingerprint, lease, retention } => {
+                self.claim(id, command, fingerprint, Terms { lease: *lease, retention: *retention }, now)
+            }
             Command::Forget => self.forget(id, now),
             _ => self.read_apply_write(id, command, now),
         }
@@ -156,21 +160,23 @@ impl Writer {
         &self,
         id: &RecordId,
         command: &Command,
+        fingerprint: &Fingerprint,
+        terms: Terms,
         now: Timestamp,
     ) -> Result<Ending<Outcome>, BackendError> {
         let token = self.next_token()?;
         if let Some(token) = token
-            && self.grant(id, command, now, token)?
+            && self.grant(id, fingerprint, terms, now, token)?
         {
             self.count_token(token)?;
-            return match self.stored(id, now, Checkpoint::Read)? {
+            return match self.stored(id, now, CheckpointColumns::Verify)? {
                 Some(record) if record.token == token => {
                     Ok(Ending::Commit(Outcome::Claimed(Grant::of(&record))))
                 }
                 _ => Err(BackendError::corrupt("a claim can't be read back after it was granted")),
             };
         }
-        let record = self.stored(id, now, Checkpoint::Leave)?;
+        let record = self.stored(id, now, CheckpointColumns::Skip)?;
         match transition::apply(record.as_ref(), command, now, FencingToken::FIRST) {
             Transition { write: Write::Keep, outcome } => Ok(Ending::RollBack(outcome)),
             _ if token.is_none() => Err(BackendError::tokens_exhausted()),
@@ -183,12 +189,12 @@ impl Writer {
     fn grant(
         &self,
         id: &RecordId,
-        command: &Command,
+        fingerprint: &Fingerprint,
+        terms: Terms,
         now: Timestamp,
         token: FencingToken,
     ) -> Result<bool, BackendError> {
-        let Command::Claim { fingerprint, lease, retention } = command else { return Ok(false) };
-        let lease_until = lease.after(now);
+        let lease_until = terms.lease.after(now);
         let changed = self
             .statement(&self.statements.claim)?
             .execute(params![
@@ -196,15 +202,15 @@ impl Writer {
                 id.key.as_str(),
                 token.get(),
                 now.as_millis(),
-                lease.as_millis(),
-                retention.as_millis(),
+                terms.lease.as_millis(),
+                terms.retention.as_millis(),
                 lease_until.as_millis(),
-                retention.after(lease_until).as_millis(),
+                terms.retention.after(lease_until).as_millis(),
                 fingerprint.format(),
                 fingerprint.digest(),
                 self.writer,
             ])
-            .map_err(before_commit)?;
+            .map_err(nothing_done)?;
         Ok(changed == 1)
     }
 
@@ -213,10 +219,10 @@ impl Writer {
         let counted: i64 = self
             .statement(&self.statements.read_last_token)?
             .query_row([], |row| row.get(0))
-            .map_err(before_commit)?;
+            .map_err(nothing_done)?;
         let seen = self.last_token_seen.get();
-        // A counter that went back: a transaction of ours was rolled back, or the file's content was replaced
-        // by an older one while it was open, as SQLite's backup does. It costs nothing not to tell them apart.
+        // A counter that went back: the file's content was replaced by an older one while it was open, as
+        // SQLite's backup does.
         let last = if counted < seen { seen.max(FencingToken::at_wall_clock().get()) } else { counted };
         self.last_token_seen.set(last);
         Ok(last.checked_add(1).and_then(FencingToken::new))
@@ -226,7 +232,7 @@ impl Writer {
         let counted = self
             .statement(&self.statements.write_last_token)?
             .execute([token.get()])
-            .map_err(before_commit)?;
+            .map_err(nothing_done)?;
         self.last_token_seen.set(token.get());
         if counted == 1 { Ok(()) } else { Err(BackendError::corrupt("the store's token counter is gone")) }
     }
@@ -237,24 +243,16 @@ impl Writer {
         command: &Command,
         now: Timestamp,
     ) -> Result<Ending<Outcome>, BackendError> {
-        let checkpoint = match command {
-            Command::Complete { .. } | Command::Checkpoint { .. } => Checkpoint::Leave,
-            _ => Checkpoint::Read,
-        };
-        let stored = self.stored(id, now, checkpoint)?;
+        let stored = self.stored(id, now, CheckpointColumns::Skip)?;
         let Transition { write, outcome } =
             transition::apply(stored.as_ref(), command, now, FencingToken::FIRST);
         let changed = match (&write, &stored) {
             (Write::Keep, _) => return Ok(Ending::RollBack(outcome)),
-            (Write::Put(record), Some(_)) => {
-                record.check().map_err(|_| BackendError::bug("a record that breaks an invariant"))?;
-                let mut statement = self.statement(&self.statements.update)?;
-                row::update(&mut statement, id, record).map_err(before_commit)?
-            }
+            (Write::Put(record), Some(_)) => self.put(id, command, record)?,
             (Write::Delete, Some(stored)) => self
                 .statement(&self.statements.delete)?
                 .execute(params![id.scope.as_str(), id.key.as_str(), stored.token.get()])
-                .map_err(before_commit)?,
+                .map_err(nothing_done)?,
             (_, None) => return Err(BackendError::bug("a command other than a claim made a record")),
         };
         match changed {
@@ -263,12 +261,31 @@ impl Writer {
         }
     }
 
+    /// Writes what `command` has made of the record; says how many rows that were.
+    fn put(&self, id: &RecordId, command: &Command, record: &Record) -> Result<usize, BackendError> {
+        record.check().map_err(|_| BackendError::bug("a record that breaks an invariant"))?;
+        match command {
+            // The others replace the checkpoint, or drop it.
+            Command::Complete { .. } | Command::Checkpoint { .. } => {
+                row::update(&mut *self.statement(&self.statements.update)?, id, record)
+            }
+            _ => self.statement(&self.statements.extend)?.execute(params![
+                id.scope.as_str(),
+                id.key.as_str(),
+                record.token.get(),
+                record.lease_until.as_millis(),
+                record.expires_at.as_millis(),
+            ]),
+        }
+        .map_err(nothing_done)
+    }
+
     /// Deletes the record without reading it, as the core does with one that it reads.
     fn forget(&self, id: &RecordId, now: Timestamp) -> Result<Ending<Outcome>, BackendError> {
         let deleted = self
             .statement(&self.statements.forget)?
             .execute(params![id.scope.as_str(), id.key.as_str(), now.as_millis()])
-            .map_err(before_commit)?;
+            .map_err(nothing_done)?;
         let existed = deleted > 0;
         let outcome = Outcome::Forgotten { existed };
         Ok(if existed { Ending::Commit(outcome) } else { Ending::RollBack(outcome) })
@@ -278,18 +295,23 @@ impl Writer {
         &self,
         id: &RecordId,
         now: Timestamp,
-        checkpoint: Checkpoint,
+        checkpoint: CheckpointColumns,
     ) -> Result<Option<Record>, BackendError> {
+        self.with_row(id, |row| row.map_or(Ok(None), |row| row::read(row, id, now, checkpoint)))
+    }
+
+    fn with_row<T>(
+        &self,
+        id: &RecordId,
+        read: impl FnOnce(Option<&Row<'_>>) -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
         let mut statement = self.statement(&self.statements.read)?;
-        let mut rows = statement.query([id.scope.as_str(), id.key.as_str()]).map_err(before_commit)?;
-        match rows.next().map_err(before_commit)? {
-            Some(row) => row::read(row, id, now, checkpoint),
-            None => Ok(None),
-        }
+        let mut rows = statement.query([id.scope.as_str(), id.key.as_str()]).map_err(nothing_done)?;
+        read(rows.next().map_err(nothing_done)?)
     }
 
     fn statement(&self, sql: &str) -> Result<CachedStatement<'_>, BackendError> {
-        self.connection.prepare_cached(sql).map_err(before_commit)
+        self.connection.prepare_cached(sql).map_err(nothing_done)
     }
 }
 
@@ -314,21 +336,21 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, BackendEr
     } else {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
     };
-    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = match &options.vfs {
         Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs.as_str()),
         None => Connection::open_with_flags(path, flags),
     }
-    .map_err(before_commit)?;
+    .map_err(nothing_done)?;
     // Whatever spelling asked for it (a URI, say): SQLite names no file for a database in memory.
     if connection.path() == Some("") {
         return Err(BackendError::invalid_option(NOT_A_FILE));
     }
     connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
-    connection.busy_timeout(options.busy_timeout.min(LONGEST_BUSY_TIMEOUT)).map_err(before_commit)?;
+    connection.busy_timeout(options.busy_timeout.min(LONGEST_BUSY_TIMEOUT)).map_err(nothing_done)?;
     if let Some(setup) = &options.connection_setup {
         setup(&connection).map_err(|error| match error {
-            rusqlite::Error::SqliteFailure(..) => before_commit(error),
+            rusqlite::Error::SqliteFailure(..) => nothing_done(error),
             of_the_callers_own => BackendError::other(of_the_callers_own),
         })?;
     }
@@ -337,7 +359,7 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, BackendEr
 
 fn use_write_ahead_log(connection: &Connection, durability: Durability) -> Result<(), BackendError> {
     let mode: String =
-        connection.query_row(USE_WRITE_AHEAD_LOG, [], |row| row.get(0)).map_err(before_commit)?;
+        connection.query_row(USE_WRITE_AHEAD_LOG, [], |row| row.get(0)).map_err(nothing_done)?;
     if mode != "wal" {
         return Err(BackendError::invalid_option("the file can't be turned to write-ahead logging"));
     }
@@ -345,10 +367,10 @@ fn use_write_ahead_log(connection: &Connection, durability: Durability) -> Resul
         Durability::Full => "FULL",
         Durability::Normal => "NORMAL",
     };
-    connection.pragma_update(Some("main"), "synchronous", synchronous).map_err(before_commit)?;
+    connection.pragma_update(Some("main"), "synchronous", synchronous).map_err(nothing_done)?;
     // On Apple's systems a plain fsync stops at the drive's cache (SQLite, "PRAGMA fullfsync"); elsewhere
     // this changes nothing.
-    connection.pragma_update(Some("main"), "fullfsync", durability == Durability::Full).map_err(before_commit)
+    connection.pragma_update(Some("main"), "fullfsync", durability == Durability::Full).map_err(nothing_done)
 }
 
 #[cfg(test)]
@@ -362,11 +384,11 @@ mod tests {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let options = SqliteOptions::new().with_durability(durability);
             let (writer, _) = Writer::open(&folder.path().join("store.db"), options).expect("a fresh store");
-            let set: i64 = writer
-                .connection
-                .query_row("PRAGMA main.synchronous", [], |row| row.get(0))
-                .expect("a level");
-            assert_eq!(set, synchronous, "{durability:?}");
+            let set = |pragma: &str| -> i64 {
+                writer.connection.query_row(pragma, [], |row| row.get(0)).expect("a setting")
+            };
+            assert_eq!(set("PRAGMA main.synchronous"), synchronous, "{durability:?}");
+            assert_eq!(set("PRAGMA main.fullfsync"), i64::from(durability == Durability::Full));
         }
     }
 }
