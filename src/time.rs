@@ -119,9 +119,10 @@ pub enum PeriodError {
 
 /// Where a backend gets the time from.
 ///
-/// A clock may step back: nothing is clamped, and nothing ends early because of it. A backend refuses to work
-/// while its clock is outside the years 1970–9999. The clock is read while a lock is held, so it must be
-/// quick and must not use the store.
+/// A clock may step back: nothing is clamped. No lease ends earlier for it; a reply that is recorded meanwhile
+/// is replayed for one retention from what the clock showed. A backend refuses to work while its clock is
+/// outside the years 1970–9999. The clock is read while a lock is held, so it must be quick and must not use the
+/// store.
 pub trait Clock: Send + Sync {
     /// The time now.
     fn now(&self) -> Timestamp;

@@ -182,7 +182,34 @@ fn tokens_rise_on_when_an_older_content_is_restored_into_the_open_file() {
     assert!(next.token() > owner.token());
     assert_eq!(lost(owner.complete(reply("late")).map(drop).map_err(Error::from)), LostReason::Running);
     restore(&copy);
-    assert!(claim(&fixture.store).token() > next.token());
+    // A handle that has not seen what the other one granted.
+    let late = claim(&handle_on_file(&fixture, |options| options));
+    assert!(late.token() > next.token());
+    restore(&copy);
+    assert!(claim(&fixture.store).token() > late.token());
+}
+
+/// As above, for a handle that was open all the while and has never claimed.
+#[test]
+fn tokens_rise_on_over_a_restore_for_a_handle_that_saw_none_of_what_was_granted() {
+    let fixture = Fixture::on_sqlite();
+    let idle = handle_on_file(&fixture, |options| options);
+    by_hand(&fixture, "CREATE TABLE kept AS SELECT last_token FROM idempotency_meta");
+    let owner = claim(&fixture.store);
+    by_hand(
+        &fixture,
+        "DELETE FROM idempotency_record; UPDATE idempotency_meta SET last_token = (SELECT last_token FROM kept)",
+    );
+    assert!(claim(&idle).token() > owner.token());
+    assert_eq!(lost(owner.complete(reply("late")).map(drop).map_err(Error::from)), LostReason::Running);
+}
+
+#[test]
+fn a_counter_that_is_gone_is_corrupt() {
+    let fixture = Fixture::on_sqlite();
+    by_hand(&fixture, "DELETE FROM idempotency_meta");
+    let refused = fixture.store.try_claim(&scope("tenant"), &key("k"), &asks_for("pay"));
+    assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
 }
 
 #[test]

@@ -14,14 +14,17 @@ use crate::policy::Terms;
 use crate::record::{FencingToken, Record};
 use crate::time::{Clock, Timestamp, read_clock};
 use crate::transition::{self, Command, Transition, Write};
-use rusqlite::{CachedStatement, Connection, OpenFlags, Row, Transaction, TransactionBehavior, params};
-use std::cell::Cell;
+use rusqlite::{
+    CachedStatement, Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Room for every statement of the store, and for some of the application's set-up.
 const CACHED_STATEMENTS: usize = 32;
+
+const COUNTER_GONE: BackendError = BackendError::corrupt("the store's token counter is gone");
 
 /// SQLite counts in an `int` of milliseconds; this is below its end.
 const LONGEST_BUSY_TIMEOUT: Duration = Duration::from_secs(24 * 24 * 60 * 60);
@@ -32,9 +35,6 @@ pub(super) struct Writer {
     clock: Arc<dyn Clock>,
     /// Stored with each claim, so that it can be told whose connection granted it.
     writer: i64,
-    /// The highest token that this connection has seen counted in a transaction that it committed, or tried
-    /// to.
-    last_token_seen: Cell<i64>,
     read_only: bool,
 }
 
@@ -59,8 +59,7 @@ impl Writer {
         };
         let writer = connection.query_row(DRAW_WRITER, [], |row| row.get(0)).map_err(nothing_done)?;
         let SqliteOptions { clock, read_only, .. } = options;
-        let last_token_seen = Cell::new(0);
-        Ok((Self { connection, statements, clock, writer, last_token_seen, read_only }, store_id))
+        Ok((Self { connection, statements, clock, writer, read_only }, store_id))
     }
 
     pub(super) fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
@@ -125,16 +124,11 @@ impl Writer {
         if self.read_only {
             return Err(BackendError::read_only());
         }
-        let seen = self.last_token_seen.get();
         // Dropped without a commit, by an error or a panicking clock, it rolls back unless SQLite already
         // has.
         let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
             .map_err(nothing_done)?;
-        let ending = read_clock(&*self.clock).map_err(BackendError::from).and_then(work);
-        if !matches!(ending, Ok(Ending::Commit(_))) {
-            self.last_token_seen.set(seen);
-        }
-        match ending? {
+        match work(read_clock(&*self.clock)?)? {
             Ending::Commit(value) => transaction.commit().map(|()| value).map_err(failure::of_commit),
             Ending::RollBack(value) => transaction.finish().map(|()| value).map_err(nothing_done),
         }
@@ -214,18 +208,18 @@ impl Writer {
         Ok(changed == 1)
     }
 
-    /// The token after the last one granted; none if that was the highest there is.
+    /// A token above the last one granted; none if that was the highest there is.
+    ///
+    /// Never below the wall clock: the file's content may be replaced by an older one while it is open, as
+    /// SQLite's backup does, and then the counter alone would grant a token again.
     fn next_token(&self) -> Result<Option<FencingToken>, BackendError> {
-        let counted: i64 = self
+        let last: Option<i64> = self
             .statement(&self.statements.read_last_token)?
             .query_row([], |row| row.get(0))
+            .optional()
             .map_err(nothing_done)?;
-        let seen = self.last_token_seen.get();
-        // A counter that went back: the file's content was replaced by an older one while it was open, as
-        // SQLite's backup does.
-        let last = if counted < seen { seen.max(FencingToken::at_wall_clock().get()) } else { counted };
-        self.last_token_seen.set(last);
-        Ok(last.checked_add(1).and_then(FencingToken::new))
+        let next = last.ok_or(COUNTER_GONE)?.checked_add(1).and_then(FencingToken::new);
+        Ok(next.map(|next| next.max(FencingToken::at_wall_clock())))
     }
 
     fn count_token(&self, token: FencingToken) -> Result<(), BackendError> {
@@ -233,8 +227,7 @@ impl Writer {
             .statement(&self.statements.write_last_token)?
             .execute([token.get()])
             .map_err(nothing_done)?;
-        self.last_token_seen.set(token.get());
-        if counted == 1 { Ok(()) } else { Err(BackendError::corrupt("the store's token counter is gone")) }
+        if counted == 1 { Ok(()) } else { Err(COUNTER_GONE) }
     }
 
     fn read_apply_write(
