@@ -29,8 +29,8 @@ use std::time::Duration;
 /// if this attempt certainly had no effect. Every write proves itself by the fencing token, so an owner that
 /// was taken over writes nothing: it gets [`Error::ClaimLost`].
 ///
-/// A lease that is over is not lost by itself: as long as nobody has taken over, the token proves the claim,
-/// and renewing and completing succeed.
+/// A claim whose lease is over is not lost by that: as long as nobody has taken over and the record has not
+/// expired, the token proves the claim, and renewing and completing succeed.
 ///
 /// # Differences from a lock guard
 /// Dropping a `Claim` does no I/O and ends nothing. The lease runs on, as after a crash, and then the next
