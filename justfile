@@ -8,8 +8,7 @@ _default:
     @{{ just_executable() }} --list --unsorted
 
 # The tests and the lints: what a change must pass before it is committed.
-test: format clippy
-    cargo test
+test: format clippy cargo-test
 
 # Formatting, here and in the fuzz package.
 format:

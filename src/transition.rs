@@ -199,9 +199,9 @@ fn own(record: Option<&Record>, token: FencingToken) -> Result<&Record, LostReas
 enum Found<'a> {
     Nothing,
     OtherRequest(&'a Record),
-    Completed(Completed),
-    Running(&'a Record),
     Lapsed(&'a Record),
+    /// Completed, or in progress under a lease that is not over.
+    Answered(&'a Record),
 }
 
 fn found<'a>(record: Option<&'a Record>, fingerprint: &Fingerprint, now: Timestamp) -> Found<'a> {
@@ -209,7 +209,7 @@ fn found<'a>(record: Option<&'a Record>, fingerprint: &Fingerprint, now: Timesta
         None => Found::Nothing,
         Some(record) if record.fingerprint != *fingerprint => Found::OtherRequest(record),
         Some(record) if record.is_lapsed(now) => Found::Lapsed(record),
-        Some(record) => Completed::of(record).map_or(Found::Running(record), Found::Completed),
+        Some(record) => Found::Answered(record),
     }
 }
 
@@ -235,10 +235,10 @@ fn claim(
                 presented_format: fingerprint.format(),
             }));
         }
-        Found::Completed(completed) => return Transition::keep(Outcome::Completed(completed)),
-        Found::Running(record) => {
+        Found::Answered(record) => {
             let (lease_until, attempt) = (record.lease_until, record.attempt);
-            return Transition::keep(Outcome::InProgress { lease_until, attempt, now });
+            let running = Outcome::InProgress { lease_until, attempt, now };
+            return Transition::keep(Completed::of(record).map_or(running, Outcome::Completed));
         }
     };
     grant(fingerprint, terms, now, next_token, inherited)

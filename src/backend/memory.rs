@@ -208,7 +208,9 @@ impl MemoryBackend {
                 }
                 Write::Delete => {
                     removed = shard.remove(hash, id);
-                    self.usage.remove_record(old_bytes.unwrap_or(0));
+                    if let Some(entry) = &removed {
+                        self.usage.remove_record(entry.own_footprint());
+                    }
                 }
             }
             outcome

@@ -39,6 +39,18 @@ pub(super) fn of_commit(error: Error) -> BackendError {
     BackendError::indefinite().with_source(error)
 }
 
+/// For an error of asking a file for what a store of ours has: the file could not be read, or it has something
+/// else, `what`.
+pub(super) fn of_another_form(what: &'static str) -> impl Fn(Error) -> BackendError {
+    move |error| {
+        if is_of_the_file(&error) {
+            nothing_done(error)
+        } else {
+            BackendError::foreign(what).with_source(error)
+        }
+    }
+}
+
 /// Whether SQLite could not read or lock the file, as opposed to finding something else in it than was asked
 /// for.
 pub(super) fn is_of_the_file(error: &Error) -> bool {

@@ -40,15 +40,9 @@ pub(super) fn recognise(
         2 => {}
         _ => return Err(BackendError::foreign("one of the store's two tables is missing")),
     }
-    let meta = connection
-        .query_row(&statements.read_meta, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 16]>(1)?)));
-    let (version, store_id) = match meta {
-        Ok(meta) => meta,
-        Err(error) if failure::is_of_the_file(&error) => return Err(nothing_done(error)),
-        Err(error) => {
-            return Err(BackendError::foreign("the store's meta table has another form").with_source(error));
-        }
-    };
+    let (version, store_id) = connection
+        .query_row(&statements.read_meta, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 16]>(1)?)))
+        .map_err(failure::of_another_form("the store's meta table has another form"))?;
     if version > VERSION {
         return Err(BackendError::newer_schema(version, VERSION));
     }
@@ -57,12 +51,9 @@ pub(super) fn recognise(
     }
     // Compiled, not run: it names every column that the store writes.
     for statement in [&statements.claim, &statements.read, &statements.update] {
-        if let Err(error) = connection.prepare_cached(statement) {
-            if failure::is_of_the_file(&error) {
-                return Err(nothing_done(error));
-            }
-            return Err(BackendError::foreign("the store's record table has another form").with_source(error));
-        }
+        connection
+            .prepare_cached(statement)
+            .map_err(failure::of_another_form("the store's record table has another form"))?;
     }
     Ok(Some(StoreId::from_bytes(store_id)))
 }

@@ -312,10 +312,8 @@ impl Writer {
 /// left for it.
 fn is_of_one_record(error: &BackendError) -> bool {
     use std::error::Error as _;
-    let of_the_file = |error: &BackendError| {
-        error.source().is_some_and(|source| source.downcast_ref().is_some_and(failure::is_of_the_file))
-    };
-    !error.is_transient() && !of_the_file(error)
+    let source = error.source().and_then(|source| source.downcast_ref());
+    !error.is_transient() && !source.is_some_and(failure::is_of_the_file)
 }
 
 fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, BackendError> {
