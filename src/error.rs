@@ -127,6 +127,21 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The linked SQLite library can lose committed transactions; nothing was opened. 3.51.3 or newer is
+    /// needed, or 3.50.7 or 3.44.6 of their lines; the feature `bundled` brings one.
+    #[error("SQLite {found} can lose committed transactions; 3.51.3 or newer is needed")]
+    OldLibrary {
+        /// The version that is linked.
+        found: &'static str,
+    },
+    /// The store was opened by another process, of which this one is a fork. Its connection can't be shared;
+    /// nothing was done. Open the file again here.
+    #[error("the store was opened before this process was forked; open it again")]
+    Forked,
+    /// The store was used from inside code of the application's own that it runs, where it would wait for
+    /// itself. Nothing was done.
+    #[error("the store was used from inside its own transaction")]
+    Reentrant,
     /// The backend's clock can't be believed.
     #[error(transparent)]
     Clock(#[from] ClockOutOfRange),
@@ -235,6 +250,21 @@ impl BackendError {
     #[must_use]
     pub const fn invalid_option(what: &'static str) -> Self {
         Self(Error::InvalidOption { what })
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub(crate) const fn old_library(found: &'static str) -> Self {
+        Self(Error::OldLibrary { found })
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub(crate) const fn forked() -> Self {
+        Self(Error::Forked)
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub(crate) const fn reentrant() -> Self {
+        Self(Error::Reentrant)
     }
 
     /// No token is left; nothing was granted.

@@ -10,7 +10,7 @@ mod imp {
 
     /// A mutex that hands over in the order of arrival: nobody starves behind a busy neighbour.
     #[cfg(feature = "sqlite")]
-    pub(crate) use parking_lot::FairMutex;
+    pub(crate) use parking_lot::{FairMutex, FairMutexGuard};
 
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 }

@@ -261,6 +261,23 @@ pub(crate) fn wall_clock_nanos() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX).max(1)
 }
 
+/// How long something takes, whatever the wall clock does meanwhile.
+#[cfg(feature = "sqlite")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(Instant);
+
+#[cfg(feature = "sqlite")]
+#[expect(clippy::disallowed_methods, reason = "the file that reads clocks")]
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
 /// `duration` in whole milliseconds, a part of one rounded up.
 pub(crate) fn whole_millis(duration: Duration) -> Duration {
     Duration::from_millis(millis_rounded_up(duration).unsigned_abs())

@@ -1,25 +1,34 @@
 //! The durable backend: a SQLite file, shared by threads and processes.
 
+mod busy;
+mod connection;
+mod evidence;
+mod exclusive;
 mod failure;
+mod library;
 mod options;
+mod place;
 mod row;
 mod schema;
+mod session;
 mod sql;
 mod writer;
 
 pub use self::options::{Durability, SqliteOptions};
 
+use self::exclusive::{Exclusive, Turn};
+use self::place::Place;
 use self::writer::Writer;
 use crate::backend::{Backend, StoreId, Swept};
 use crate::error::{BackendError, Error};
 use crate::key::RecordId;
 use crate::outcome::Outcome;
 use crate::record::Record;
-use crate::sync::FairMutex;
 use crate::time::Timestamp;
 use crate::transition::Command;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 /// How many rows one transaction of a sweep deletes at the most: others write between two of them.
 const SWEEP_BATCH: usize = 1_000;
@@ -30,9 +39,9 @@ const SWEEP_BATCH: usize = 1_000;
 /// SQLite's write-ahead log needs shared memory). Opening turns the whole file to write-ahead logging. All
 /// writes of this handle go through one connection.
 pub struct SqliteBackend {
-    writer: FairMutex<Writer>,
+    writer: Exclusive<Writer>,
     store_id: StoreId,
-    path: PathBuf,
+    place: Arc<Place>,
 }
 
 impl SqliteBackend {
@@ -41,6 +50,7 @@ impl SqliteBackend {
     ///
     /// # Errors
     /// Nothing is kept open after any of them:
+    /// - [`Error::OldLibrary`]: the linked SQLite can lose what it has acknowledged.
     /// - [`Error::InvalidOption`]: a database in memory (use
     ///   [`in_memory`](crate::IdempotencyStore::in_memory)), an unusable prefix, a NUL in a name, or a file
     ///   that can't be turned to write-ahead logging.
@@ -52,19 +62,30 @@ impl SqliteBackend {
     /// - [`Error::Other`]: anything else, such as an unknown VFS, or what the connection's set-up failed
     ///   with.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let (writer, store_id) = Writer::open(path, options)?;
-        Ok(Self { writer: FairMutex::new(writer), store_id, path: path.to_owned() })
+        let place = Arc::new(Place::new(path.as_ref(), options)?);
+        let writer = Writer::open(Arc::clone(&place))?;
+        Ok(Self { store_id: writer.store_id(), writer: Exclusive::new(writer), place })
+    }
+
+    /// This thread's turn with the writer.
+    fn writer(&self) -> Result<Turn<'_, Writer>, BackendError> {
+        // Before the lock: a fork's copy of it may stand locked for ever.
+        self.refuse_a_fork()?;
+        self.writer.lock()
+    }
+
+    fn refuse_a_fork(&self) -> Result<(), BackendError> {
+        if self.place.is_forked() { Err(BackendError::forked()) } else { Ok(()) }
     }
 }
 
 impl Backend for SqliteBackend {
     fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
-        self.writer.lock().execute(id, command)
+        self.writer()?.execute(id, command)
     }
 
     fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
-        let together = self.writer.lock().execute_together(batch);
+        let together = self.writer().and_then(|mut writer| writer.execute_together(batch));
         match together {
             Ok(Some(outcomes)) => outcomes.into_iter().map(Ok).collect(),
             // Each by itself, and others in between; nothing was acknowledged yet.
@@ -75,14 +96,14 @@ impl Backend for SqliteBackend {
     }
 
     fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
-        self.writer.lock().read(id)
+        self.writer()?.read(id)
     }
 
     fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
         let mut removed: usize = 0;
         loop {
             let left = limit.saturating_sub(removed);
-            let (batch, more) = self.writer.lock().sweep(left.min(SWEEP_BATCH))?;
+            let (batch, more) = self.writer()?.sweep(left.min(SWEEP_BATCH))?;
             removed = removed.saturating_add(batch);
             if !more || batch == left || batch == 0 {
                 return Ok(Swept { removed, more });
@@ -98,7 +119,7 @@ impl Backend for SqliteBackend {
 impl fmt::Debug for SqliteBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteBackend")
-            .field("path", &self.path)
+            .field("path", &self.place.path)
             .field("store_id", &self.store_id)
             .finish_non_exhaustive()
     }

@@ -8,9 +8,7 @@ use rusqlite::{Error, ErrorCode};
 pub(super) fn nothing_done(error: Error) -> BackendError {
     let failure = match &error {
         Error::SqliteFailure(failure, _) => match failure.code {
-            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
-                BackendError::busy()
-            }
+            _ if is_of_a_lock(&error) => BackendError::busy(),
             ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted => {
                 BackendError::unavailable()
             }
@@ -34,7 +32,8 @@ pub(super) fn nothing_done(error: Error) -> BackendError {
     failure.with_source(error)
 }
 
-/// For an error of the commit itself: it may stand in the file all the same.
+/// For an error of the commit itself, where it can't be found out what became of it: it may stand in the file
+/// all the same.
 pub(super) fn of_commit(error: Error) -> BackendError {
     BackendError::indefinite().with_source(error)
 }
@@ -55,4 +54,12 @@ pub(super) fn of_another_form(what: &'static str) -> impl Fn(Error) -> BackendEr
 /// for.
 pub(super) fn is_of_the_file(error: &Error) -> bool {
     matches!(error, Error::SqliteFailure(failure, _) if failure.code != ErrorCode::Unknown)
+}
+
+/// Whether another connection's lock was in the way.
+pub(super) fn is_of_a_lock(error: &Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed)
+    )
 }

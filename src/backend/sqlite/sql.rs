@@ -116,6 +116,9 @@ SELECT expires_at_ms, state, token, attempt, created_at_ms, lease_ms, retention_
   checkpoint_checksum, checkpoint
 FROM main.{p}record WHERE scope = ?1 AND key = ?2";
 
+/// Who granted the newest claim, and its number.
+const READ_OWNER: &str = "SELECT token, writer FROM main.{p}record WHERE scope = ?1 AND key = ?2";
+
 /// Writes what a renewal, or the end of a lease, changes. The token is the one that was read: no other
 /// claim's row can be hit.
 const EXTEND: &str = "
@@ -130,7 +133,7 @@ WHERE scope = ?1 AND key = ?2 AND token = ?3";
 
 const DELETE: &str = "DELETE FROM main.{p}record WHERE scope = ?1 AND key = ?2 AND token = ?3";
 
-/// Reads nothing of the row but its expiry, so that an operator can remove a damaged one.
+/// Looks at nothing of the row but its expiry, so that an operator can remove a damaged one.
 const FORGET: &str = "DELETE FROM main.{p}record WHERE scope = ?1 AND key = ?2 AND expires_at_ms > ?3";
 
 /// The condition stands twice: what is deleted is judged where it is deleted, not only where it was chosen.
@@ -145,6 +148,8 @@ pub(super) const USE_WRITE_AHEAD_LOG: &str = "PRAGMA main.journal_mode = WAL";
 
 /// A number for a connection, to tell its claims from others'.
 pub(super) const DRAW_WRITER: &str = "SELECT random()";
+
+pub(super) const COMMIT: &str = "COMMIT";
 
 /// What the names of a store's tables start with, so that they can live in the application's own file beside
 /// its tables.
@@ -197,6 +202,7 @@ statements! {
     write_last_token: WRITE_LAST_TOKEN,
     claim: CLAIM,
     read: READ,
+    read_owner: READ_OWNER,
     extend: EXTEND,
     update: UPDATE,
     delete: DELETE,

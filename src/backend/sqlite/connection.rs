@@ -1,0 +1,98 @@
+//! Opening a connection to the file, and setting it up.
+
+use crate::backend::sqlite::busy::{self, Naps};
+use crate::backend::sqlite::failure::{self, nothing_done};
+use crate::backend::sqlite::library;
+use crate::backend::sqlite::options::{Durability, SqliteOptions};
+use crate::backend::sqlite::sql::USE_WRITE_AHEAD_LOG;
+use crate::error::BackendError;
+use rusqlite::{Connection, OpenFlags};
+use std::path::Path;
+
+/// Room for every statement of the store, and for some of the application's own.
+const CACHED_STATEMENTS: usize = 32;
+
+/// What the log is cut back to, in bytes, once a reader that held it open has ended and it starts anew: above
+/// the 4 MiB at which SQLite writes it back, so that it is not cut in ordinary work.
+const LOG_SIZE_LIMIT: i64 = 8 * 1024 * 1024;
+
+/// A connection that waits for locks as `options` say, with the application's own set-up. Nothing of the
+/// file is looked at, and no setting of it changed.
+pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, BackendError> {
+    const NOT_A_FILE: &str =
+        "a database without a file would be a store of each connection's own; use in_memory()";
+    library::check()?;
+    if path.as_os_str() == ":memory:" || path.as_os_str().is_empty() {
+        return Err(BackendError::invalid_option(NOT_A_FILE));
+    }
+    let access = if options.read_only {
+        OpenFlags::SQLITE_OPEN_READ_ONLY
+    } else {
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+    };
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let mut connection = match &options.vfs {
+        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs.as_str()),
+        None => Connection::open_with_flags(path, flags),
+    }
+    .map_err(nothing_done)?;
+    // Whatever spelling asked for it (a URI, say): SQLite names no file for a database in memory.
+    if connection.path() == Some("") {
+        return Err(BackendError::invalid_option(NOT_A_FILE));
+    }
+    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    if let Some(setup) = &options.connection_setup {
+        setup(&connection).map_err(|error| match error {
+            rusqlite::Error::SqliteFailure(..) => nothing_done(error),
+            of_the_callers_own => BackendError::other(of_the_callers_own),
+        })?;
+    }
+    let mut naps = Naps::new(options.busy_timeout);
+    connection.busy_handler(Some(move |earlier| naps.nap(earlier))).map_err(nothing_done)?;
+    Ok(connection)
+}
+
+/// Turns the file to write-ahead logging, and makes the connection as durable as `options` say.
+pub(super) fn prepare_to_write(connection: &Connection, options: &SqliteOptions) -> Result<(), BackendError> {
+    // SQLite does not ask the busy handler here.
+    let mode: String = busy::retried(options.busy_timeout, failure::is_of_a_lock, || {
+        connection.query_row(USE_WRITE_AHEAD_LOG, [], |row| row.get(0))
+    })
+    .map_err(nothing_done)?;
+    if mode != "wal" {
+        return Err(BackendError::invalid_option("the file can't be turned to write-ahead logging"));
+    }
+    let synchronous = match options.durability {
+        Durability::Full => "FULL",
+        Durability::Normal => "NORMAL",
+    };
+    let set = |name: &str, value: &dyn rusqlite::ToSql| {
+        connection.pragma_update(Some("main"), name, value).map_err(nothing_done)
+    };
+    set("synchronous", &synchronous)?;
+    // On Apple's systems a plain fsync stops at the drive's cache (SQLite, "PRAGMA fullfsync"); elsewhere
+    // this changes nothing.
+    set("fullfsync", &(options.durability == Durability::Full))?;
+    set("journal_size_limit", &LOG_SIZE_LIMIT)
+}
+
+#[cfg(test)]
+#[expect(clippy::expect_used, reason = "a test that panics has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connection_is_as_durable_as_was_asked() {
+        for (durability, synchronous) in [(Durability::Full, 2), (Durability::Normal, 1)] {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let options = SqliteOptions::new().with_durability(durability);
+            let connection = connect(&folder.path().join("store.db"), &options).expect("a connection");
+            prepare_to_write(&connection, &options).expect("a file of our own");
+            let set = |pragma: &str| -> i64 {
+                connection.query_row(pragma, [], |row| row.get(0)).expect("a setting")
+            };
+            assert_eq!(set("PRAGMA main.synchronous"), synchronous, "{durability:?}");
+            assert_eq!(set("PRAGMA main.fullfsync"), i64::from(durability == Durability::Full));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! One thread at a time, and never one that already has its turn: [`Exclusive`].
+
+use crate::error::BackendError;
+use crate::sync::{FairMutex, FairMutexGuard};
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+
+thread_local! {
+    /// The addresses of what this thread has its turn with.
+    static HELD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A value that threads take turns with, in the order in which they come.
+pub(super) struct Exclusive<T>(FairMutex<T>);
+
+impl<T> Exclusive<T> {
+    pub(super) const fn new(value: T) -> Self {
+        Self(FairMutex::new(value))
+    }
+
+    /// Waits for this thread's turn. If it has it already, it is inside code of the application's own that
+    /// the holder runs, and would wait for itself.
+    pub(super) fn lock(&self) -> Result<Turn<'_, T>, BackendError> {
+        let address = std::ptr::from_ref(&self.0).addr();
+        if HELD.with_borrow(|held| held.contains(&address)) {
+            return Err(BackendError::reentrant());
+        }
+        let guard = self.0.lock();
+        HELD.with_borrow_mut(|held| held.push(address));
+        Ok(Turn { guard, address })
+    }
+}
+
+/// A thread's turn; ends when it is dropped.
+pub(super) struct Turn<'e, T> {
+    guard: FairMutexGuard<'e, T>,
+    address: usize,
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        HELD.with_borrow_mut(|held| held.retain(|address| *address != self.address));
+    }
+}
+
+impl<T> Deref for Turn<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for Turn<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_has_its_turn_is_refused_another_and_gets_one_after_it() {
+        let (one, two) = (Exclusive::new(1), Exclusive::new(2));
+        let turn = one.lock();
+        assert!(one.lock().is_err_and(|error| matches!(error.into(), crate::error::Error::Reentrant)));
+        assert!(two.lock().is_ok_and(|two| *two == 2), "another one is another matter");
+        drop(turn);
+        assert!(one.lock().is_ok_and(|one| *one == 1));
+    }
+}
