@@ -5,6 +5,9 @@ use crate::outcome::{Completed, FingerprintMismatch};
 use crate::time::{Timestamp, whole_millis};
 use std::time::Duration;
 
+pub(crate) const IN_PROGRESS_STATUS: u16 = 409;
+pub(crate) const MISMATCH_STATUS: u16 = 422;
+
 /// What a claim was answered. Exactly one caller of many gets `Claimed`.
 #[derive(Debug)]
 #[must_use = "a claim that is not looked at runs on until its lease ends"]
@@ -31,8 +34,8 @@ impl<C> ClaimOutcome<C> {
         match self {
             Self::Claimed(_) => None,
             Self::Completed(completed) => completed.reply.response().map(|response| response.status()),
-            Self::InProgress(_) => Some(409),
-            Self::FingerprintMismatch(_) => Some(422),
+            Self::InProgress(_) => Some(IN_PROGRESS_STATUS),
+            Self::FingerprintMismatch(_) => Some(MISMATCH_STATUS),
         }
     }
 }

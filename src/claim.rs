@@ -313,20 +313,21 @@ impl Ticket {
     }
 
     /// Refuses a ticket of another store: its record can't be there.
-    fn check_store(&self, backend: &dyn Backend) -> Result<(), Error> {
+    pub(crate) fn check_store(&self, backend: &dyn Backend) -> Result<(), Error> {
         if self.store_id() == backend.store_id() { Ok(()) } else { Err(Error::ClaimLost(LostReason::Gone)) }
     }
 }
 
 /// What an outcome that is none of the good ones means to the owner of a claim.
-fn unexpected(outcome: &Outcome) -> Error {
+pub(crate) fn unexpected(outcome: &Outcome) -> Error {
     match outcome {
         Outcome::Lost(reason) => Error::ClaimLost(*reason),
         _ => Error::wrong_answer(),
     }
 }
 
-fn check_reply(reply: &Reply, max_reply_len: usize) -> Result<(), Error> {
+/// Refuses what is over a limit.
+pub(crate) fn check_reply(reply: &Reply, max_reply_len: usize) -> Result<(), Error> {
     let headers_len = reply.response().map_or(0, |response| response.headers_len());
     check_len(headers_len, MAX_HEADERS_LEN, |len, max| Error::HeadersTooLarge { len, max })?;
     check_len(reply.payload_len(), max_reply_len, |len, max| Error::ReplyTooLarge { len, max })

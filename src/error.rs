@@ -4,7 +4,7 @@
 //! that it may have been.
 
 use crate::key::KeyError;
-use crate::outcome::LostReason;
+use crate::outcome::{Completed, LostReason};
 use crate::policy::PolicyError;
 use crate::time::{ClockOutOfRange, PeriodError};
 use std::error::Error as StdError;
@@ -53,6 +53,11 @@ pub enum Error {
     /// The claim is not its owner's any more; nothing was written.
     #[error("the claim is lost: {0}")]
     ClaimLost(LostReason),
+    /// Only from [`complete_in`](crate::IdempotencyStore#method.complete_in) and the like: this claim has
+    /// completed before, in a transaction that was committed, and its reply is this one. Roll back: what the
+    /// transaction would write now stands there already.
+    #[error("this claim has completed before")]
+    AlreadyRecorded(Completed),
     /// The reply's payload is over the policy's limit. The claim stands.
     #[error("a reply of {len} bytes is larger than {max} bytes")]
     ReplyTooLarge {
@@ -138,10 +143,26 @@ pub enum Error {
     /// nothing was done. Open the file again here.
     #[error("the store was opened before this process was forked; open it again")]
     Forked,
-    /// The store was used from inside code of the application's own that it runs, where it would wait for
-    /// itself. Nothing was done.
+    /// The store was used from inside its own
+    /// [`atomically`](crate::IdempotencyStore#method.atomically), where it would wait for itself. Nothing was
+    /// done.
     #[error("the store was used from inside its own transaction")]
     Reentrant,
+    /// The caller's transaction does not hold the write lock of its main database, so that what it reads may
+    /// change before it writes. Nothing was done; begin it as `IMMEDIATE`.
+    #[error("the transaction does not hold the write lock; begin it as IMMEDIATE")]
+    NoWriteLock,
+    /// The main database of the caller's transaction is not the one that this store is in. Nothing was done.
+    #[error("the transaction is on another database than the store")]
+    OtherDatabase(#[source] Option<Source>),
+    /// The work inside [`atomically`](crate::IdempotencyStore#method.atomically) ended the transaction, or
+    /// made SQLite end it. No reply was recorded.
+    #[error("the transaction was ended by the work inside it")]
+    TransactionEnded {
+        /// Whether what was written until then was committed, the claim with it: then the claim stands until
+        /// its lease ends. Else none of it was kept. What the work wrote afterwards is its own.
+        committed: bool,
+    },
     /// The backend's clock can't be believed.
     #[error(transparent)]
     Clock(#[from] ClockOutOfRange),
@@ -175,7 +196,7 @@ impl Error {
     /// Whether it may have been done all the same.
     #[must_use]
     pub const fn is_indefinite(&self) -> bool {
-        matches!(self, Self::Indefinite(_))
+        matches!(self, Self::Indefinite(_) | Self::TransactionEnded { committed: true })
     }
 }
 
@@ -267,6 +288,16 @@ impl BackendError {
         Self(Error::Reentrant)
     }
 
+    #[cfg(feature = "sqlite")]
+    pub(crate) const fn no_write_lock() -> Self {
+        Self(Error::NoWriteLock)
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub(crate) const fn other_database() -> Self {
+        Self(Error::OtherDatabase(None))
+    }
+
     /// No token is left; nothing was granted.
     #[must_use]
     pub const fn tokens_exhausted() -> Self {
@@ -295,6 +326,7 @@ impl BackendError {
             | Error::Full(source)
             | Error::ReadOnly(source)
             | Error::CannotOpen(source)
+            | Error::OtherDatabase(source)
             | Error::Corrupt { source, .. }
             | Error::Foreign { source, .. } => *source = Some(Source::new(error)),
             Error::Other(source) => *source = Source::new(error),

@@ -80,6 +80,7 @@ mod into_bytes;
 mod key;
 mod outcome;
 mod policy;
+mod ran;
 mod record;
 mod reply;
 mod store;
@@ -87,6 +88,8 @@ mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;
+#[cfg(feature = "sqlite")]
+pub mod transactions;
 pub mod transition;
 
 pub use answer::{ClaimOutcome, InProgress};
@@ -102,14 +105,21 @@ pub use into_bytes::IntoBytes;
 pub use key::{IdempotencyKey, KeyError, MAX_KEY_LEN, RecordId, Scope};
 pub use outcome::{Completed, FingerprintMismatch, Grant, LostReason, Outcome};
 pub use policy::{Failures, MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN, MAX_REPLY_LEN, Policy, PolicyError};
+pub use ran::{Ran, RunError};
 pub use record::{FencingToken, Record, State, Violation};
 pub use reply::{Headers, Reply, StoredResponse};
+/// The SQLite library that the store uses, for transactions that are shared with it.
+#[cfg(feature = "sqlite")]
+pub use rusqlite;
 #[cfg(feature = "sqlite")]
 pub use store::SqliteStore;
 pub use store::{DynStore, IdempotencyStore, MemoryStore};
 pub use time::{
     Clock, ClockOutOfRange, ManualClock, MonotonicClock, Period, PeriodError, SystemClock, Timestamp,
 };
+#[cfg(feature = "sqlite")]
+#[doc(inline)]
+pub use transactions::TxClaim;
 #[doc(inline)]
 pub use transition::{Command, Transition, Write};
 

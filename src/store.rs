@@ -9,7 +9,7 @@ use crate::claim::{Claim, Ticket};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{IdempotencyKey, RecordId, Scope};
-use crate::outcome::{Completed, Outcome};
+use crate::outcome::{Completed, Grant, Outcome};
 use crate::policy::{Policy, Terms};
 use crate::record::Record;
 use crate::reply::Reply;
@@ -134,6 +134,11 @@ impl<B: Backend> IdempotencyStore<B> {
         self.backend.store_id()
     }
 
+    #[cfg(feature = "sqlite")]
+    pub(crate) const fn terms(&self) -> Terms {
+        self.terms
+    }
+
     fn dyn_backend(&self) -> Arc<dyn Backend> {
         Arc::<B>::clone(&self.backend)
     }
@@ -156,7 +161,7 @@ impl<B: Backend> IdempotencyStore<B> {
     ) -> Result<ClaimOutcome, Error> {
         let (id, command) = self.claim_command(scope, key, fingerprint);
         let outcome = self.backend.execute(&id, &command)?;
-        self.claim_outcome(id, fingerprint, outcome)
+        self.claim_outcome(outcome, |grant| self.claim(id, fingerprint, grant))
     }
 
     /// Asks for many operations at once, as [`try_claim`](Self::try_claim) does for one; answers in the same
@@ -219,12 +224,14 @@ impl<B: Backend> IdempotencyStore<B> {
             .into_iter()
             .zip(operations)
             .zip(outcomes)
-            .map(|(((id, _), (_, _, fingerprint)), outcome)| self.claim_outcome(id, fingerprint, outcome?))
+            .map(|(((id, _), (_, _, fingerprint)), outcome)| {
+                self.claim_outcome(outcome?, |grant| self.claim(id, fingerprint, grant))
+            })
             .chain(operations.iter().skip(answered).map(|_| Err(Error::wrong_answer())))
             .collect()
     }
 
-    fn claim_command(
+    pub(crate) fn claim_command(
         &self,
         scope: &Scope,
         key: &IdempotencyKey,
@@ -235,19 +242,19 @@ impl<B: Backend> IdempotencyStore<B> {
         (RecordId::new(scope.clone(), key.clone()), command)
     }
 
-    /// What a backend's answer to a claim is to the caller.
-    fn claim_outcome(
+    fn claim(&self, id: RecordId, fingerprint: &Fingerprint, grant: Grant) -> Claim {
+        let max_reply_len = self.policy.max_reply_len();
+        Claim::granted(self.dyn_backend(), id, *fingerprint, self.terms, grant, max_reply_len)
+    }
+
+    /// What a backend's answer to a claim is to the caller, with what `claimed` makes of a grant.
+    pub(crate) fn claim_outcome<C>(
         &self,
-        id: RecordId,
-        fingerprint: &Fingerprint,
         outcome: Outcome,
-    ) -> Result<ClaimOutcome, Error> {
+        claimed: impl FnOnce(Grant) -> C,
+    ) -> Result<ClaimOutcome<C>, Error> {
         Ok(match outcome {
-            Outcome::Claimed(grant) => {
-                let (backend, max_reply_len) = (self.dyn_backend(), self.policy.max_reply_len());
-                let claim = Claim::granted(backend, id, *fingerprint, self.terms, grant, max_reply_len);
-                ClaimOutcome::Claimed(claim)
-            }
+            Outcome::Claimed(grant) => ClaimOutcome::Claimed(claimed(grant)),
             Outcome::Completed(completed) => ClaimOutcome::Completed(completed),
             Outcome::InProgress { lease_until, attempt, now } => {
                 let hint = self.policy.retry_after();

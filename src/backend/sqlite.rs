@@ -12,9 +12,11 @@ mod row;
 mod schema;
 mod session;
 mod sql;
+mod transaction;
 mod writer;
 
 pub use self::options::{Durability, SqliteOptions};
+pub(crate) use self::transaction::Atomic;
 
 use self::exclusive::{Exclusive, Turn};
 use self::place::Place;

@@ -35,7 +35,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn new(
+    pub(crate) fn new(
         store_id: StoreId,
         id: RecordId,
         fingerprint: Fingerprint,

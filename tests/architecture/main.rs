@@ -30,6 +30,8 @@ const LEVELS: &[Unit] = &[
     ("claim", 6),
     ("answer", 6),
     ("store", 7),
+    ("ran", 8),
+    ("transactions", 8),
     ("testing", 9),
     ("", 9),
 ];

@@ -58,6 +58,8 @@ const INSERT_META: &str =
 
 const READ_META: &str = "SELECT schema_version, store_id FROM main.{p}meta";
 
+const READ_STORE_ID: &str = "SELECT store_id FROM main.{p}meta";
+
 /// How many of the two names are taken, by a table or by anything else that a table of that name can't stand
 /// beside.
 const COUNT_TABLES: &str = "
@@ -146,10 +148,20 @@ const HAS_EXPIRED: &str = "SELECT EXISTS (SELECT 1 FROM main.{p}record WHERE exp
 /// Turns the file to write-ahead logging, and answers with the mode that it has then.
 pub(super) const USE_WRITE_AHEAD_LOG: &str = "PRAGMA main.journal_mode = WAL";
 
-/// A number for a connection, to tell its claims from others'.
-pub(super) const DRAW_WRITER: &str = "SELECT random()";
+/// A number for a connection, to tell its claims from others'; never [`NO_WRITER`].
+pub(super) const DRAW_WRITER: &str = "SELECT random() | 1";
+
+/// In place of a connection's number, for claims in a transaction of the application's own: they are nobody's
+/// to look for after a failed commit.
+pub(super) const NO_WRITER: i64 = 0;
 
 pub(super) const COMMIT: &str = "COMMIT";
+
+/// A mark inside a transaction. It is gone when the transaction is, whatever has begun since.
+pub(super) const SET_MARK: &str = "SAVEPOINT idempotency";
+pub(super) const CLEAR_MARK: &str = "RELEASE idempotency";
+/// Undoes what was written since the mark, and keeps the mark.
+pub(super) const BACK_TO_MARK: &str = "ROLLBACK TO idempotency";
 
 /// What the names of a store's tables start with, so that they can live in the application's own file beside
 /// its tables.
@@ -196,6 +208,7 @@ statements! {
     create_meta: CREATE_META,
     insert_meta: INSERT_META,
     read_meta: READ_META,
+    read_store_id: READ_STORE_ID,
     count_tables: COUNT_TABLES,
     raise_last_token: RAISE_LAST_TOKEN,
     read_last_token: READ_LAST_TOKEN,

@@ -1,0 +1,95 @@
+//! What came of running an operation through the store: [`Ran`], [`RunError`].
+
+use crate::answer::{IN_PROGRESS_STATUS, InProgress, MISMATCH_STATUS};
+use crate::error::Error;
+use crate::outcome::{Completed, FingerprintMismatch};
+use crate::reply::Reply;
+
+/// What came of running an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it says what to answer"]
+pub enum Ran {
+    /// It ran now, and its reply is recorded.
+    Executed(Completed),
+    /// It ran now, and its reply is a failure by the [`Policy`](crate::Policy): nothing is recorded, and a
+    /// retry runs again.
+    Failed(Reply),
+    /// It had run before: this is what it was answered then.
+    Replayed(Completed),
+    /// Somebody else is running it: ask again later.
+    InProgress(InProgress),
+    /// The key was used for another request: refuse this one.
+    FingerprintMismatch(FingerprintMismatch),
+}
+
+impl Ran {
+    /// What to send to the client; none if the operation is still running, or the key is another's.
+    #[must_use]
+    pub const fn reply(&self) -> Option<&Reply> {
+        match self {
+            Self::Executed(completed) | Self::Replayed(completed) => Some(&completed.reply),
+            Self::Failed(reply) => Some(reply),
+            Self::InProgress(_) | Self::FingerprintMismatch(_) => None,
+        }
+    }
+
+    /// The HTTP status that goes with it, as
+    /// [`ClaimOutcome::suggested_status`](crate::ClaimOutcome::suggested_status); none where the reply has no
+    /// status.
+    #[must_use]
+    pub fn suggested_status(&self) -> Option<u16> {
+        match self {
+            Self::Executed(_) | Self::Failed(_) | Self::Replayed(_) => {
+                self.reply().and_then(Reply::response).map(|response| response.status())
+            }
+            Self::InProgress(_) => Some(IN_PROGRESS_STATUS),
+            Self::FingerprintMismatch(_) => Some(MISMATCH_STATUS),
+        }
+    }
+}
+
+/// Why an operation was not run, or not to its end.
+///
+/// `E` is the error of the work itself.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RunError<E> {
+    /// The work failed; this is its own error.
+    #[error("the work failed")]
+    Work(#[source] E),
+    /// The store failed before the work was run, or in a way that left no reply.
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// The work gave a reply, and it was not recorded, or may not have been if the error
+    /// [is indefinite](Error::is_indefinite).
+    #[error("the reply {} recorded", if error.is_indefinite() { "may not be" } else { "was not" })]
+    NotRecorded {
+        /// What the work gave.
+        reply: Reply,
+        /// Why it was not recorded.
+        #[source]
+        error: Error,
+    },
+}
+
+impl<E> RunError<E> {
+    /// The store's error; none if it was the work that failed.
+    #[must_use]
+    pub const fn store_error(&self) -> Option<&Error> {
+        match self {
+            Self::Work(_) => None,
+            Self::Store(error) | Self::NotRecorded { error, .. } => Some(error),
+        }
+    }
+
+    /// Whether the same call may succeed if it is made again a little later; see [`Error::is_transient`].
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.store_error().is_some_and(Error::is_transient)
+    }
+
+    /// Whether it may have been done all the same; see [`Error::is_indefinite`].
+    #[must_use]
+    pub fn is_indefinite(&self) -> bool {
+        self.store_error().is_some_and(Error::is_indefinite)
+    }
+}

@@ -1,0 +1,309 @@
+//! The store in a transaction of the application's: [`atomically`](IdempotencyStore::atomically),
+//! [`complete_in`](IdempotencyStore::complete_in), [`try_claim_in`](IdempotencyStore::try_claim_in).
+//!
+//! Business rows and reply commit together, so that of a crash at any point there come both or neither.
+//!
+//! | | claim, work and completion | while the work runs, others on the file | a second caller meanwhile |
+//! | --- | --- | --- | --- |
+//! | [`atomically`](IdempotencyStore::atomically) | one transaction, on the store's connection | wait, if they write | waits, then gets the reply |
+//! | [`complete_in`](IdempotencyStore::complete_in) | the claim by itself; business rows and completion in one, on yours | go on, until that one begins | hears "in progress" |
+//! | [`try_claim_in`](IdempotencyStore::try_claim_in) | one transaction, on yours | wait, if they write | waits, then gets the reply |
+//!
+//! So: `atomically` for work that is nothing but SQL; `try_claim_in` for the same where a connection of your
+//! own has the transaction already; `complete_in` for everything slow, or that calls others.
+
+use crate::answer::ClaimOutcome;
+use crate::backend::sqlite::{Atomic, SqliteBackend};
+use crate::claim::{Ticket, check_reply, unexpected};
+use crate::error::Error;
+use crate::fingerprint::Fingerprint;
+use crate::key::{IdempotencyKey, Scope};
+use crate::outcome::{Completed, Grant, Outcome};
+use crate::policy::Failures;
+use crate::ran::{Ran, RunError};
+use crate::record::Unshown;
+use crate::reply::Reply;
+use crate::store::{IdempotencyStore, SqliteStore};
+use crate::transition::Command;
+use bytes::Bytes;
+use rusqlite::Transaction;
+use std::fmt;
+
+/// Why work ended without a reply to record.
+enum Stop<E> {
+    Work(E),
+    Failed(Reply),
+    NotRecorded(Reply, Error),
+}
+
+impl IdempotencyStore<SqliteBackend> {
+    /// Runs `work` once, with the claim before it and the completion after it in the very same transaction,
+    /// on the store's own connection: what it writes to the database and its reply are committed together, or
+    /// not at all.
+    ///
+    /// For work that is nothing but SQL: everybody who writes to the file waits until it ends, and the lease
+    /// plays no part. An effect elsewhere (a call, a mail) is not undone by a rollback; claim first and use
+    /// [`complete_in`](Self::complete_in) for that.
+    ///
+    /// If `work` gives an `Err`, or a reply that is a failure by the [`Policy`](crate::Policy) (under
+    /// [`Failures::Record`] none is), all is rolled back, whatever else the policy says of failures: the record
+    /// is as it was before, absent, or lapsed with its attempt and its checkpoint. If it panics, too, and the
+    /// panic goes on.
+    ///
+    /// ```
+    /// use idempotency::{IdempotencyStore, Ran, StoredResponse};
+    /// # use idempotency::*;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("shop.db");
+    /// # rusqlite::Connection::open(&path)?.execute_batch("CREATE TABLE orders (id INTEGER PRIMARY KEY, amount INTEGER)")?;
+    /// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+    /// # let fingerprint = Fingerprint::builder().field("amount", "500").finish();
+    /// let store = IdempotencyStore::open(path)?; // the file that has the orders, too
+    /// let ran = store.atomically(&scope, &key, &fingerprint, |transaction| {
+    ///     transaction.execute("INSERT INTO orders (amount) VALUES (?1)", [500])?;
+    ///     let id = transaction.last_insert_rowid();
+    ///     Ok::<_, rusqlite::Error>(StoredResponse::new(201).with_body(format!(r#"{{"order": {id}}}"#)).into())
+    /// })?;
+    /// assert!(matches!(ran, Ran::Executed(_)));
+    /// # let again = store.atomically(&scope, &key, &fingerprint, |_| Err::<Reply, _>(rusqlite::Error::InvalidQuery))?;
+    /// # assert!(matches!(again, Ran::Replayed(_)));
+    /// # assert_eq!(ran.reply(), again.reply());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Nothing was kept of it, unless [`RunError::is_indefinite`]:
+    /// - [`RunError::Work`]: the work's own error, unchanged.
+    /// - [`RunError::Store`]: the work was not run, as in [`try_claim`](Self::try_claim).
+    ///   [`Error::Reentrant`] if this is called from inside such work; any use of the store is, there, but for
+    ///   the methods that take a transaction.
+    /// - [`RunError::NotRecorded`]: the work gave this reply, and it could not be recorded, or not be committed:
+    ///   [`Error::ReplyTooLarge`], a deferred constraint of the application's own as [`Error::Other`], or any
+    ///   other of [`Claim::complete`](crate::Claim::complete).
+    /// - With [`Error::TransactionEnded`]: the work has ended the transaction by itself. No reply was recorded.
+    ///   If it has committed, what it wrote until then is kept, and the claim stands until its lease ends.
+    pub fn atomically<E>(
+        &self,
+        scope: &Scope,
+        key: &IdempotencyKey,
+        fingerprint: &Fingerprint,
+        work: impl FnOnce(&Transaction<'_>) -> Result<Reply, E>,
+    ) -> Result<Ran, RunError<E>> {
+        let (id, claim) = self.claim_command(scope, key, fingerprint);
+        let policy = self.policy();
+        let atomic = self.backend().atomically(&id, &claim, self.terms().retention, |transaction| {
+            let reply = work(transaction).map_err(Stop::Work)?;
+            if policy.failures() != Failures::Record && policy.is_failure(&reply) {
+                return Err(Stop::Failed(reply));
+            }
+            match check_reply(&reply, policy.max_reply_len()) {
+                Ok(()) => Ok(reply),
+                Err(error) => Err(Stop::NotRecorded(reply, error)),
+            }
+        });
+        match atomic.map_err(Error::from)? {
+            Atomic::Completed(completed) => Ok(Ran::Executed(completed)),
+            Atomic::Stopped(Stop::Failed(reply)) => Ok(Ran::Failed(reply)),
+            Atomic::Stopped(Stop::Work(error)) => Err(RunError::Work(error)),
+            Atomic::Stopped(Stop::NotRecorded(reply, error)) | Atomic::NotRecorded(reply, error) => {
+                Err(RunError::NotRecorded { reply, error })
+            }
+            Atomic::Committed(stop) => {
+                let error = Error::TransactionEnded { committed: true };
+                Err(match stop {
+                    Stop::Work(_) => RunError::Store(error),
+                    Stop::Failed(reply) | Stop::NotRecorded(reply, _) => {
+                        RunError::NotRecorded { reply, error }
+                    }
+                })
+            }
+            Atomic::Answered(outcome) => Ok(match self.claim_outcome(outcome, |grant| grant)? {
+                ClaimOutcome::Completed(completed) => Ran::Replayed(completed),
+                ClaimOutcome::InProgress(running) => Ran::InProgress(running),
+                ClaimOutcome::FingerprintMismatch(mismatch) => Ran::FingerprintMismatch(mismatch),
+                ClaimOutcome::Claimed(_) => return Err(Error::wrong_answer().into()),
+            }),
+        }
+    }
+
+    /// Completes the claim of `ticket` in a transaction of yours, so that the reply is committed together with
+    /// what else you write there. `transaction` is on the database that this store is in, and began as
+    /// `IMMEDIATE`.
+    ///
+    /// The claim was made before, by [`try_claim`](Self::try_claim), and has a commit of its own: others hear
+    /// "in progress", and slow work holds no lock. Keep the claim until you know that your commit succeeded;
+    /// if you roll back, or die, the record stands in progress under its lease. It is as durable as your
+    /// connection's `synchronous`.
+    ///
+    /// ```
+    /// # use idempotency::*;
+    /// use idempotency::rusqlite::{Connection, TransactionBehavior};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("shop.db");
+    /// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+    /// # let fingerprint = Fingerprint::builder().field("amount", "500").finish();
+    ///
+    /// let store = IdempotencyStore::open(&path)?;
+    /// let mut connection = Connection::open(&path)?;
+    /// # connection.execute_batch("CREATE TABLE orders (charge TEXT)")?;
+    /// # fn charge(key: &str) -> String { format!("charge of {key}") }
+    /// let ClaimOutcome::Claimed(claim) = store.try_claim(&scope, &key, &fingerprint)? else { return Ok(()) };
+    /// let charge = charge(&claim.downstream_key("charge")); // slow, and without a lock
+    ///
+    /// let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    /// transaction.execute("INSERT INTO orders (charge) VALUES (?1)", [&charge])?;
+    /// let done = store.complete_in(&transaction, &claim.ticket(), StoredResponse::new(201))?; // or roll back
+    /// transaction.commit()?;
+    /// // now send `done.reply`
+    /// # assert!(matches!(store.try_claim(&scope, &key, &fingerprint)?, ClaimOutcome::Completed(_)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Each means: roll back. This method has written nothing.
+    /// - [`Error::ClaimLost`]: the claim is not its owner's any more; neither are its rows.
+    /// - [`Error::AlreadyRecorded`]: this claim has completed before, and its rows were committed with the
+    ///   reply that the error carries.
+    /// - [`Error::NoWriteLock`], [`Error::OtherDatabase`]: not a transaction that this can be done in.
+    /// - [`Error::ReplyTooLarge`], [`Error::HeadersTooLarge`]: complete with less.
+    /// - Any other: it was not recorded.
+    pub fn complete_in(
+        &self,
+        transaction: &Transaction<'_>,
+        ticket: &Ticket,
+        reply: impl Into<Reply>,
+    ) -> Result<Completed, Error> {
+        let (reply, retention) = (reply.into(), ticket.retention_period());
+        check_reply(&reply, self.policy().max_reply_len())?;
+        ticket.check_store(self.backend())?;
+        let command = Command::Complete { token: ticket.token(), reply, retention };
+        match self.backend().execute_in(transaction, ticket.id(), &command)? {
+            Outcome::Recorded(completed) => Ok(completed),
+            Outcome::AlreadyRecorded(completed) => Err(Error::AlreadyRecorded(completed)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Claims in a transaction of yours, as [`try_claim`](Self::try_claim) does in one of the store's. If it is
+    /// rolled back, there never was a claim. `transaction` is on the database that this store is in, and began
+    /// as `IMMEDIATE`.
+    ///
+    /// Complete the claim in the same transaction: a commit without that leaves the record in progress until
+    /// its lease ends. While the transaction is open, use the store only by the methods that take it: any
+    /// other that writes waits for the transaction to end, and fails as [`Error::Busy`]. It is as durable as
+    /// your connection's `synchronous`.
+    ///
+    /// ```
+    /// # use idempotency::*;
+    /// use idempotency::rusqlite::{Connection, TransactionBehavior};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("shop.db");
+    /// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+    /// # let fingerprint = Fingerprint::builder().field("amount", "500").finish();
+    ///
+    /// let store = IdempotencyStore::open(&path)?;
+    /// let mut connection = Connection::open(&path)?;
+    /// # connection.execute_batch("CREATE TABLE orders (amount INTEGER)")?;
+    /// let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    /// match store.try_claim_in(&transaction, &scope, &key, &fingerprint)? {
+    ///     ClaimOutcome::Claimed(claim) => {
+    ///         transaction.execute("INSERT INTO orders (amount) VALUES (?1)", [500])?;
+    ///         let done = claim.complete(StoredResponse::new(201))?;
+    ///         transaction.commit()?;
+    ///         // now send `done.reply`
+    ///     }
+    ///     _ => {} // as with `try_claim`
+    /// }
+    /// # assert!(matches!(store.try_claim(&scope, &key, &fingerprint)?, ClaimOutcome::Completed(_)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Nothing was granted, and nothing was written. [`Error::NoWriteLock`], [`Error::OtherDatabase`]: not a
+    /// transaction that this can be done in. Any other as [`try_claim`](Self::try_claim); none is indefinite.
+    pub fn try_claim_in<'t>(
+        &self,
+        transaction: &'t Transaction<'_>,
+        scope: &Scope,
+        key: &IdempotencyKey,
+        fingerprint: &Fingerprint,
+    ) -> Result<ClaimOutcome<TxClaim<'t>>, Error> {
+        let (id, claim) = self.claim_command(scope, key, fingerprint);
+        let outcome = self.backend().execute_in(transaction, &id, &claim)?;
+        self.claim_outcome(outcome, |grant| {
+            let ticket = Ticket::new(self.store_id(), id, *fingerprint, self.terms(), &grant);
+            let Grant { checkpoint, .. } = grant;
+            TxClaim { store: self.clone(), transaction, ticket, checkpoint }
+        })
+    }
+}
+
+/// A claim inside a transaction of the application's: it exists once that is committed, and never did if it is
+/// rolled back.
+///
+/// It has no token, lease or ticket to hand out, since nobody else can see it yet. Dropping it does nothing.
+#[must_use = "a commit without `complete` leaves the record in progress until its lease ends"]
+pub struct TxClaim<'t> {
+    store: SqliteStore,
+    transaction: &'t Transaction<'t>,
+    ticket: Ticket,
+    checkpoint: Option<Bytes>,
+}
+
+impl TxClaim<'_> {
+    /// 1 for the first claim of the record, one more for each takeover.
+    #[must_use]
+    pub const fn attempt(&self) -> u32 {
+        self.ticket.attempt()
+    }
+
+    /// Whether an earlier attempt ended without an answer, so that its effect may have happened already.
+    #[must_use]
+    pub const fn is_takeover(&self) -> bool {
+        self.ticket.attempt() > 1
+    }
+
+    /// What an earlier attempt saved.
+    #[must_use]
+    pub const fn checkpoint(&self) -> Option<&Bytes> {
+        self.checkpoint.as_ref()
+    }
+
+    /// What to send to the next provider as its idempotency key; see [`Ticket::downstream_key`].
+    #[must_use]
+    pub fn downstream_key(&self, label: &str) -> String {
+        self.ticket.downstream_key(label)
+    }
+
+    /// Records what the operation came to, in the same transaction. After a reply that was too large it can be
+    /// called again with less.
+    ///
+    /// # Errors
+    /// As [`complete_in`](IdempotencyStore::complete_in).
+    pub fn complete(&self, reply: impl Into<Reply>) -> Result<Completed, Error> {
+        self.store.complete_in(self.transaction, &self.ticket, reply)
+    }
+
+    /// Ends the claim, in the same transaction: this attempt certainly had no effect. After a first attempt
+    /// there is no record then; after a takeover it stands lapsed, as after
+    /// [`Claim::release`](crate::Claim::release). A rollback does as much, and better: the record is as it was.
+    ///
+    /// # Errors
+    /// Nothing was written: roll back.
+    pub fn release(self) -> Result<(), Error> {
+        let command = Command::Release { token: self.ticket.token() };
+        match self.store.backend().execute_in(self.transaction, self.ticket.id(), &command)? {
+            Outcome::Released | Outcome::AlreadyGone => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl fmt::Debug for TxClaim<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TxClaim")
+            .field("ticket", &self.ticket)
+            .field("checkpoint", &self.checkpoint.as_ref().map(Unshown))
+            .finish_non_exhaustive()
+    }
+}
