@@ -13,17 +13,41 @@ const VERSION: i64 = 1;
 /// Makes the tables if they are not there, and moves the token counter to the wall clock at least: a restored
 /// older copy of the file must not grant a token again. All in one transaction, so that of many processes one
 /// does it.
+///
+/// It always commits a change, which proves that the store is writable, and settles what may be left of a
+/// commit that failed.
 pub(super) fn prepare(connection: &Connection, statements: &Statements) -> Result<StoreId, BackendError> {
     let transaction =
         Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(nothing_done)?;
-    let store_id = match recognise(connection, statements)? {
-        Some(store_id) => store_id,
-        None => create(connection, statements).map_err(nothing_done)?,
-    };
-    transaction
-        .execute(&statements.raise_last_token, [FencingToken::at_wall_clock().get()])
-        .map_err(nothing_done)?;
+    let found = recognise(connection, statements)?;
+    let store_id = renew_meta(connection, statements, found).map_err(nothing_done)?;
     transaction.commit().map_err(failure::of_commit)?;
+    Ok(store_id)
+}
+
+fn renew_meta(
+    connection: &Connection,
+    statements: &Statements,
+    found: Option<StoreId>,
+) -> rusqlite::Result<StoreId> {
+    let wall_clock = FencingToken::at_wall_clock().get();
+    let (store_id, last_token) = match found {
+        Some(store_id) => {
+            let counted: i64 = connection.query_row(&statements.read_last_token, [], |row| row.get(0))?;
+            // An update to the same value would leave the page as it is, and write nothing.
+            connection.execute(&statements.delete_meta, [])?;
+            (store_id, counted.max(wall_clock))
+        }
+        None => {
+            let tables =
+                [&statements.create_record, &statements.create_expiry_index, &statements.create_meta];
+            for statement in tables {
+                connection.execute(statement, [])?;
+            }
+            (StoreId::random(), wall_clock)
+        }
+    };
+    connection.execute(&statements.insert_meta, (VERSION, last_token, store_id.as_bytes()))?;
     Ok(store_id)
 }
 
@@ -58,11 +82,32 @@ pub(super) fn recognise(
     Ok(Some(StoreId::from_bytes(store_id)))
 }
 
-fn create(connection: &Connection, statements: &Statements) -> rusqlite::Result<StoreId> {
-    let store_id = StoreId::random();
-    for statement in [&statements.create_record, &statements.create_expiry_index, &statements.create_meta] {
-        connection.execute(statement, [])?;
+#[cfg(test)]
+#[expect(clippy::expect_used, reason = "a test that panics has failed")]
+mod tests {
+    use super::*;
+    use crate::backend::sqlite::sql::Prefix;
+
+    #[test]
+    fn preparing_a_store_commits_a_change_even_where_its_counter_can_not_rise() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let connection = Connection::open(folder.path().join("store.db")).expect("a file");
+        let statements = Statements::new(&Prefix::new("t_").expect("a prefix"));
+        let frames_in_the_log = || -> i64 {
+            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1)).expect("a number")
+        };
+        connection.pragma_update(None, "journal_mode", "wal").expect("a log");
+        let made = prepare(&connection, &statements).expect("a fresh store");
+        connection.execute("UPDATE t_meta SET last_token = ?1", [i64::MAX]).expect("a counter");
+        let emptied: i64 = connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(1))
+            .expect("an empty log");
+        assert_eq!(emptied, 0);
+
+        assert_eq!(prepare(&connection, &statements).map(|id| id == made).ok(), Some(true));
+        assert!(frames_in_the_log() > 0);
+        let counter: i64 =
+            connection.query_row("SELECT last_token FROM t_meta", [], |row| row.get(0)).expect("a counter");
+        assert_eq!(counter, i64::MAX);
     }
-    connection.execute(&statements.insert_meta, (VERSION, store_id.as_bytes()))?;
-    Ok(store_id)
 }

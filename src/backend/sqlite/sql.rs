@@ -54,7 +54,9 @@ CREATE TABLE main.{p}meta (
 ) STRICT";
 
 const INSERT_META: &str =
-    "INSERT INTO main.{p}meta (only_row, schema_version, last_token, store_id) VALUES (1, ?1, 0, ?2)";
+    "INSERT INTO main.{p}meta (only_row, schema_version, last_token, store_id) VALUES (1, ?1, ?2, ?3)";
+
+const DELETE_META: &str = "DELETE FROM main.{p}meta";
 
 const READ_META: &str = "SELECT schema_version, store_id FROM main.{p}meta";
 
@@ -65,8 +67,6 @@ const READ_STORE_ID: &str = "SELECT store_id FROM main.{p}meta";
 const COUNT_TABLES: &str = "
 SELECT count(*) FROM main.sqlite_schema
 WHERE type <> 'trigger' AND name COLLATE NOCASE IN ('{p}record', '{p}meta')";
-
-const RAISE_LAST_TOKEN: &str = "UPDATE main.{p}meta SET last_token = max(last_token, ?1)";
 
 const READ_LAST_TOKEN: &str = "SELECT last_token FROM main.{p}meta";
 
@@ -207,10 +207,10 @@ statements! {
     create_expiry_index: CREATE_EXPIRY_INDEX,
     create_meta: CREATE_META,
     insert_meta: INSERT_META,
+    delete_meta: DELETE_META,
     read_meta: READ_META,
     read_store_id: READ_STORE_ID,
     count_tables: COUNT_TABLES,
-    raise_last_token: RAISE_LAST_TOKEN,
     read_last_token: READ_LAST_TOKEN,
     write_last_token: WRITE_LAST_TOKEN,
     claim: CLAIM,
