@@ -42,7 +42,8 @@
 //!
 //! # When can it run twice?
 //! At most one claim of a key stands at a time. An owner that dies is taken over after its lease, so work is
-//! run **at least once** after a crash: it runs exactly once only if its effect is deduplicated downstream by
+//! run **at least once** after a crash: its effect comes exactly once only if it shares the
+//! transaction of the completion (module `transactions`), or is deduplicated downstream by
 //! [`downstream_key`](Claim::downstream_key), or checks the [fencing token](FencingToken).
 //!
 //! # Limits
@@ -124,6 +125,6 @@ pub use transactions::TxClaim;
 pub use transition::{Command, Transition, Write};
 
 /// Runs the README's code, so that what a newcomer copies works.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "sqlite"))]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;

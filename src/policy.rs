@@ -15,9 +15,10 @@ pub const MAX_CHECKPOINT_LEN: usize = 64 * 1024;
 
 /// What is to become of a claim whose work failed.
 ///
-/// The store does not apply it by itself: [`Claim::complete`](crate::Claim::complete) records whatever it is
-/// given. It is for the code that runs the work, which asks [`Policy::is_failure`] and then ends the claim as
-/// [`Policy::failures`] says.
+/// It is for the code that runs the work, which asks [`Policy::is_failure`] and then ends the claim as
+/// [`Policy::failures`] says: [`Claim::complete`](crate::Claim::complete) by itself records whatever it is
+/// given. [`atomically`](crate::IdempotencyStore#method.atomically) runs the work, and can do better than
+/// abandon or release: it rolls back, unless failures are to be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failures {
@@ -26,7 +27,7 @@ pub enum Failures {
     #[default]
     Abandon,
     /// The claim is released, for work whose failures certainly had no effect, or whose effect is
-    /// deduplicated downstream.
+    /// deduplicated downstream, or shares the transaction.
     Release,
     /// Every reply is recorded and replayed, failures included; work that ends without a reply is abandoned.
     Record,

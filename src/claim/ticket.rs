@@ -14,7 +14,8 @@ use std::time::Duration;
 /// A claim as plain data, for work that ends in another thread, task or process: [`store.complete(&ticket,
 /// reply)`](crate::IdempotencyStore::complete), [`store.release(&ticket)`](crate::IdempotencyStore::release),
 /// [`store.abandon(&ticket)`](crate::IdempotencyStore::abandon),
-/// [`store.resume(ticket)`](crate::IdempotencyStore::resume).
+/// [`store.resume(ticket)`](crate::IdempotencyStore::resume). And for a completion in a transaction of the
+/// application's: [`store.complete_in`](crate::IdempotencyStore#method.complete_in).
 ///
 /// It carries the claim's own lease and retention, which win over those of the handle that finishes it. With
 /// the feature `serde` it can be stored and sent, with scope and key in the clear; deserialising refuses

@@ -67,9 +67,9 @@ impl SqliteOptions {
         self
     }
 
-    /// How long a command waits for other processes that write to the file before it fails with
-    /// [`Error::Busy`](crate::Error::Busy). At most 24 days; a longer one counts as that. The callers of one
-    /// handle wait in line, each for at most this long once it is its turn; replays wait in the same line.
+    /// How long a command waits for other connections that write to the file before it fails with
+    /// [`Error::Busy`](crate::Error::Busy). The callers of one handle wait in line, each for at most this long
+    /// once it is its turn; replays wait in the same line.
     #[must_use]
     pub fn with_busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
@@ -101,7 +101,9 @@ impl SqliteOptions {
     }
 
     /// A function to run on every connection that the store opens, before its own set-up: for an encryption
-    /// key, or pragmas of the application's own. An error of its fails the opening.
+    /// key, or pragmas of the application's own. An error of its fails the opening. After a commit that failed
+    /// the store opens a new one. Busy timeout, journal mode, `synchronous` and `journal_size_limit` are the
+    /// store's to set.
     #[must_use]
     pub fn with_connection_setup(
         mut self,
