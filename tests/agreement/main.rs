@@ -84,7 +84,7 @@ fn every_backend_answers_and_stores_what_the_table_says() {
 
             subject.set_clock(row.now);
             let expected = row.expected(left.as_ref());
-            assert_eq!(subject.ask(row.asked), expected.told, "{about}");
+            assert_eq!(subject.ask(row.asked), Ok(expected.told), "{about}");
             let stored = match expected.written {
                 Written::Keep => left,
                 Written::Put(record) => Some(record),

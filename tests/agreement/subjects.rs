@@ -162,12 +162,12 @@ impl Subject {
             let outcome = self.execute(&self.command_of(*deed));
             let done = matches!(
                 outcome,
-                Outcome::Claimed(_)
+                Ok(Outcome::Claimed(_)
                     | Outcome::Recorded(_)
                     | Outcome::Renewed { .. }
                     | Outcome::Released
                     | Outcome::Abandoned
-                    | Outcome::Forgotten { existed: true }
+                    | Outcome::Forgotten { existed: true })
             );
             assert!(done, "{}: {}: {deed:?} at {at} was answered {outcome:?}", self.name, class.name);
         }
@@ -192,39 +192,29 @@ impl Subject {
         }
     }
 
-    fn execute(&mut self, command: &Command) -> Outcome {
-        let outcome = self.backend.execute(&self.id, command);
-        let outcome = outcome.unwrap_or_else(|error| panic!("{}: {command:?}: {error}", self.name));
+    /// An error comes as its text, so that it can be compared with what is expected.
+    fn execute(&mut self, command: &Command) -> Result<Outcome, String> {
+        let outcome = self.backend.execute(&self.id, command).map_err(|error| error.to_string())?;
         if let Outcome::Claimed(grant) = &outcome {
             assert!(grant.token > self.highest, "{}: {} after {}", self.name, grant.token, self.highest);
             self.highest = grant.token;
             self.issued.push(grant.token);
         }
-        outcome
+        Ok(outcome)
     }
 
-    pub fn ask(&mut self, asked: Asked) -> Told {
-        let name = self.name;
-        let Some(command) = command(asked, &self.issued) else {
-            return match asked {
-                Asked::Sweep(limit) => {
-                    let Swept { removed, more } = self
-                        .backend
-                        .sweep(limit)
-                        .unwrap_or_else(|error| panic!("{name}: {asked:?}: {error}"));
-                    Told::Swept { removed, more }
-                }
-                _ => {
-                    let read = self.backend.read(&self.id);
-                    Told::seen(
-                        read.unwrap_or_else(|error| panic!("{name}: {asked:?}: {error}")),
-                        &self.issued,
-                    )
-                }
-            };
-        };
-        let outcome = self.execute(&command);
-        Told::of(outcome, &self.issued)
+    pub fn ask(&mut self, asked: Asked) -> Result<Told, String> {
+        match (command(asked, &self.issued), asked) {
+            (Some(command), _) => self.execute(&command).map(|outcome| Told::of(outcome, &self.issued)),
+            (None, Asked::Sweep(limit)) => {
+                let swept = self.backend.sweep(limit).map_err(|error| error.to_string())?;
+                Ok(Told::Swept { removed: swept.removed, more: swept.more })
+            }
+            (None, _) => {
+                let read = self.backend.read(&self.id).map_err(|error| error.to_string())?;
+                Ok(Told::seen(read, &self.issued))
+            }
+        }
     }
 
     /// What is stored, expired or not.
@@ -247,7 +237,8 @@ impl Subject {
     /// Makes room for the next row.
     pub fn reset(&mut self) {
         if self.read_back(&self.id).is_some() {
-            assert_eq!(self.execute(&Command::Forget), Outcome::Forgotten { existed: true }, "{}", self.name);
+            let forgotten = self.execute(&Command::Forget);
+            assert_eq!(forgotten, Ok(Outcome::Forgotten { existed: true }), "{}", self.name);
         }
         assert_eq!(self.stored(), None, "{}", self.name);
         self.issued.clear();
