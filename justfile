@@ -31,6 +31,14 @@ loom *filter:
     RUSTFLAGS="--cfg idempotency_loom -D warnings" \
         cargo test --locked --release --no-default-features --target-dir target/loom --test loom -- {{ filter }}
 
+# One build for all of them, with a cfg and a build folder of its own, as for loom. The edits stand in
+# src/backend/sqlite/planted.rs; with IDEMPOTENCY_PLANTED=NAME in the environment, any test of that build runs on one of them.
+#
+# Edits the claim's SQL in one place at a time, and shows what the one-step table says against each edit.
+mutants:
+    RUSTFLAGS="--cfg idempotency_planted -D warnings" \
+        cargo test --locked --target-dir target/planted --test agreement -- --nocapture mutants::
+
 # The documentation with all features; a warning fails, so every link leads somewhere.
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
@@ -99,7 +107,7 @@ ci:
     #!/usr/bin/env bash
     set -euo pipefail
     passed=0
-    for step in format clippy cargo-test loom doc deny features fuzz-build bench-test fresh-clone; do
+    for step in format clippy cargo-test loom mutants doc deny features fuzz-build bench-test fresh-clone; do
         echo "=== $step"
         start=$SECONDS
         {{ just_executable() }} "$step"

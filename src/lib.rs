@@ -95,6 +95,9 @@ pub mod transition;
 
 pub use answer::{ClaimOutcome, InProgress};
 pub use backend::memory::{MemoryBackend, MemoryOptions};
+#[cfg(all(idempotency_planted, feature = "sqlite"))]
+#[doc(hidden)]
+pub use backend::sqlite::planted;
 #[cfg(feature = "sqlite")]
 pub use backend::sqlite::{Durability, SqliteBackend, SqliteOptions};
 #[doc(inline)]

@@ -8,6 +8,8 @@ mod failure;
 mod library;
 mod options;
 mod place;
+#[cfg(idempotency_planted)]
+pub mod planted;
 mod row;
 mod schema;
 mod session;

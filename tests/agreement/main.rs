@@ -5,6 +5,8 @@
 //! Exhaustive and without randomness: there is no seed to print.
 
 mod classes;
+#[cfg(all(idempotency_planted, feature = "sqlite"))]
+mod mutants;
 mod plain;
 mod pure;
 mod rules;

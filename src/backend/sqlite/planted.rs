@@ -1,0 +1,150 @@
+//! Edits of the store's SQL that are known to be wrong, planted one at a time to see that a test fails for
+//! each. Compiled only with `--cfg idempotency_planted`: `just mutants`.
+//!
+//! `IDEMPOTENCY_PLANTED` names the one that a process runs with; without it, every statement is as it was
+//! written.
+//!
+//! Some edits of the claim are left out, since no sound record tells them from the original:
+//! - Its last two lines, one condition at a time, and `state = 'in_progress'` before them: a record is
+//!   completed if and only if it has a reply and a time of completion, so each of the three does without the
+//!   others, and the table's checks keep token and attempt in their ranges. Only damage tells them apart.
+//! - The highest attempt: four thousand million takeovers away.
+//! - `reply_status`, `reply_reference`, `reply_headers` and `reply_body` kept from an expired completion:
+//!   nobody reads them while there is no `reply_kind`, and the next completion writes all of them.
+//! - `writer`: it is no part of the record.
+
+use std::env;
+use std::sync::LazyLock;
+
+/// A statement with one edit.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    /// What `IDEMPOTENCY_PLANTED` calls it.
+    pub name: &'static str,
+    /// What the store does wrong with it.
+    pub wrong: &'static str,
+    statement: &'static str,
+    /// What is replaced: it stands in the statement once.
+    text: &'static str,
+    by: &'static str,
+}
+
+const fn claim(name: &'static str, wrong: &'static str, text: &'static str, by: &'static str) -> Mutant {
+    Mutant { name, wrong, statement: "claim", text, by }
+}
+
+/// All of them.
+#[rustfmt::skip]
+pub const MUTANTS: &[Mutant] = &[
+    // When it grants.
+    claim("expiry-late", "a record stands at the very moment of its expiry",
+        "WHERE stored.expires_at_ms <= ?4", "WHERE stored.expires_at_ms < ?4"),
+    claim("expiry-never", "an expired record still stands",
+        "WHERE stored.expires_at_ms <= ?4\n  OR (", "WHERE ("),
+    claim("lease-late", "a lease stands at the very moment of its end",
+        "stored.lease_until_ms <= ?4", "stored.lease_until_ms < ?4"),
+    claim("lease-ignored", "a claim is taken over under its lease",
+        "AND stored.lease_until_ms <= ?4", ""),
+    claim("lease-until-expiry", "a lapsed claim is not taken over before it has expired",
+        "OR (stored.state", "AND (stored.state"),
+    claim("state-or-lease", "whatever is in progress is taken over",
+        "'in_progress' AND stored.lease_until_ms", "'in_progress' OR stored.lease_until_ms"),
+    claim("state-turned-round", "completed records are taken for those in progress",
+        "stored.state = 'in_progress'", "stored.state <> 'in_progress'"),
+    claim("digest-ignored", "a lapsed claim is taken over for another request",
+        "AND stored.fingerprint = excluded.fingerprint", ""),
+    claim("format-ignored", "a lapsed claim is taken over by a fingerprint of another format",
+        "AND stored.fingerprint_format = excluded.fingerprint_format", ""),
+    // What it takes over, and from what.
+    claim("attempt-stands", "a takeover does not count as an attempt",
+        "min(stored.attempt + 1, 4294967295)", "stored.attempt"),
+    claim("attempt-always-first", "a takeover is called the first attempt",
+        "iif(stored.expires_at_ms <= ?4, 1, min(stored.attempt + 1, 4294967295))", "1"),
+    claim("attempt-of-the-expired", "the attempts of an expired record are counted on",
+        "iif(stored.expires_at_ms <= ?4, 1, min(stored.attempt + 1, 4294967295))",
+        "min(stored.attempt + 1, 4294967295)"),
+    claim("attempt-late", "the attempts of a record are counted on at the moment of its expiry",
+        "attempt = iif(stored.expires_at_ms <= ?4", "attempt = iif(stored.expires_at_ms < ?4"),
+    claim("first-time-lost", "a takeover forgets when the operation was first claimed",
+        "iif(stored.expires_at_ms <= ?4, ?4, stored.created_at_ms)", "?4"),
+    claim("first-time-of-the-expired", "the first time of an expired record is kept",
+        "iif(stored.expires_at_ms <= ?4, ?4, stored.created_at_ms)", "stored.created_at_ms"),
+    claim("first-time-late", "the first time of a record is kept at the moment of its expiry",
+        "created_at_ms = iif(stored.expires_at_ms <= ?4", "created_at_ms = iif(stored.expires_at_ms < ?4"),
+    claim("checkpoint-lost", "a takeover loses the checkpoint, not its checksum",
+        "checkpoint = iif(stored.expires_at_ms <= ?4, NULL, stored.checkpoint)", "checkpoint = NULL"),
+    claim("checkpoint-of-the-expired", "the checkpoint of an expired record is kept, not its checksum",
+        "checkpoint = iif(stored.expires_at_ms <= ?4, NULL, stored.checkpoint)",
+        "checkpoint = stored.checkpoint"),
+    claim("checkpoint-late", "the checkpoint of a record is kept at the moment of its expiry",
+        "checkpoint = iif(stored.expires_at_ms <= ?4", "checkpoint = iif(stored.expires_at_ms < ?4"),
+    claim("checksum-lost", "a takeover loses the checkpoint's checksum",
+        "iif(stored.expires_at_ms <= ?4, NULL, stored.checkpoint_checksum)", "NULL"),
+    claim("checksum-of-the-expired", "the checksum of an expired record's checkpoint is kept",
+        "iif(stored.expires_at_ms <= ?4, NULL, stored.checkpoint_checksum)", "stored.checkpoint_checksum"),
+    claim("checksum-late", "the checksum of a checkpoint is kept at the moment of expiry",
+        "checkpoint_checksum = iif(stored.expires_at_ms <= ?4",
+        "checkpoint_checksum = iif(stored.expires_at_ms < ?4"),
+    claim("saved-lost", "a takeover loses the checkpoint and its checksum",
+        SAVED, "checkpoint_checksum = NULL, checkpoint = NULL"),
+    claim("saved-of-the-expired", "the checkpoint of an expired record is kept with its checksum",
+        SAVED, "checkpoint_checksum = stored.checkpoint_checksum, checkpoint = stored.checkpoint"),
+    // What it replaces.
+    claim("state-kept", "an expired completion stays completed",
+        "state = excluded.state", "state = stored.state"),
+    claim("token-kept", "a takeover has the token of the one before it",
+        "token = excluded.token", "token = stored.token"),
+    claim("lease-kept", "the length of the lease is that of the claim before",
+        "lease_ms = excluded.lease_ms", "lease_ms = stored.lease_ms"),
+    claim("retention-kept", "the retention is that of the claim before",
+        "retention_ms = excluded.retention_ms", "retention_ms = stored.retention_ms"),
+    claim("lease-end-kept", "a claim starts with the lease of the one before it",
+        "lease_until_ms = excluded.lease_until_ms", "lease_until_ms = stored.lease_until_ms"),
+    claim("expiry-kept", "a claim expires when the one before it would have",
+        "expires_at_ms = excluded.expires_at_ms", "expires_at_ms = stored.expires_at_ms"),
+    claim("completion-kept", "a claim keeps the time of an expired completion",
+        "completed_at_ms = NULL", "completed_at_ms = stored.completed_at_ms"),
+    claim("format-kept", "a claim over an expired record keeps the format of its fingerprint",
+        "fingerprint_format = excluded.fingerprint_format,",
+        "fingerprint_format = stored.fingerprint_format,"),
+    claim("digest-kept", "a claim over an expired record is bound to that one's request",
+        "fingerprint = excluded.fingerprint,", "fingerprint = stored.fingerprint,"),
+    claim("reply-kept", "a claim keeps what kind of reply an expired completion had",
+        "reply_kind = NULL", "reply_kind = stored.reply_kind"),
+    claim("reply-checksum-kept", "a claim keeps the checksum of an expired completion's reply",
+        "reply_checksum = NULL", "reply_checksum = stored.reply_checksum"),
+    // What a first claim writes.
+    claim("terms-swapped", "a first claim takes its lease for its retention",
+        "?5, ?6,", "?6, ?5,"),
+    claim("first-time-is-the-leases-end", "a first claim is dated to the end of its lease",
+        "1, ?4, ?5", "1, ?7, ?5"),
+];
+
+/// The checkpoint with its checksum, and the columns between them.
+const SAVED: &str = "checkpoint_checksum = iif(stored.expires_at_ms <= ?4, NULL, stored.checkpoint_checksum),
+  reply_reference = NULL,
+  reply_headers = NULL,
+  reply_body = NULL,
+  checkpoint = iif(stored.expires_at_ms <= ?4, NULL, stored.checkpoint)";
+
+static PLANTED: LazyLock<Option<String>> = LazyLock::new(|| {
+    let name = env::var_os("IDEMPOTENCY_PLANTED")?.to_string_lossy().into_owned();
+    assert!(
+        MUTANTS.iter().any(|mutant| mutant.name == name),
+        "IDEMPOTENCY_PLANTED: nothing is called {name:?}"
+    );
+    Some(name)
+});
+
+/// Whether this process runs with what is called `name`.
+fn is_planted(name: &str) -> bool {
+    PLANTED.as_deref() == Some(name)
+}
+
+/// The SQL of `statement`, with the planted edit if that is one of this statement.
+pub(super) fn edit(statement: &str, sql: String) -> String {
+    let mutant = MUTANTS.iter().find(|mutant| mutant.statement == statement && is_planted(mutant.name));
+    let Some(Mutant { name, text, by, .. }) = mutant else { return sql };
+    assert_eq!(sql.matches(text).count(), 1, "{name}: how often its text stands in the statement");
+    sql.replace(text, by)
+}
