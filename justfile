@@ -35,7 +35,7 @@ loom *filter:
 # src/backend/sqlite/planted.rs; with IDEMPOTENCY_PLANTED=NAME in the environment, any test of that build runs on one of them.
 #
 # Edits the claim's SQL in one place at a time, and shows what the one-step table says against each edit.
-mutants:
+planted:
     RUSTFLAGS="--cfg idempotency_planted -D warnings" \
         cargo test --locked --target-dir target/planted --test agreement -- --nocapture mutants::
 
@@ -107,7 +107,7 @@ ci:
     #!/usr/bin/env bash
     set -euo pipefail
     passed=0
-    for step in format clippy cargo-test loom mutants doc deny features fuzz-build bench-test fresh-clone; do
+    for step in format clippy cargo-test loom planted doc deny features fuzz-build bench-test fresh-clone; do
         echo "=== $step"
         start=$SECONDS
         {{ just_executable() }} "$step"

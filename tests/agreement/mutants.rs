@@ -1,5 +1,5 @@
 //! Whether the one-step table can fail: each planted edit of the claim's SQL must be found by it. `just
-//! mutants` runs it and shows what was found.
+//! planted` runs it and shows what was found.
 
 use idempotency::planted::MUTANTS;
 use std::collections::HashSet;

@@ -7,6 +7,7 @@
 mod common;
 
 mod damage;
+mod leftovers;
 mod locks;
 mod opening;
 

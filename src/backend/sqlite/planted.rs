@@ -1,5 +1,5 @@
 //! Edits of the store's SQL that are known to be wrong, planted one at a time to see that a test fails for
-//! each. Compiled only with `--cfg idempotency_planted`: `just mutants`.
+//! each. Compiled only with `--cfg idempotency_planted`: `just planted`.
 //!
 //! `IDEMPOTENCY_PLANTED` names the one that a process runs with; without it, every statement is as it was
 //! written.
