@@ -6,12 +6,17 @@
 
 #[path = "races/arena.rs"]
 mod arena;
+#[path = "common/history.rs"]
+mod checker;
+#[path = "common/dice.rs"]
+mod dice;
 #[path = "races/history.rs"]
 mod history;
 #[path = "common/seed.rs"]
 mod seed;
 
-use arena::{Dice, LEASE, RETENTION, arenas, fingerprint, key, reply_of, scope};
+use arena::{LEASE, RETENTION, arenas, fingerprint, key, reply_of, scope};
+use dice::Dice;
 use idempotency::{Claim, ClaimOutcome, DynStore, Error, FencingToken, LostReason};
 use std::collections::HashSet;
 
@@ -201,10 +206,10 @@ fn a_fresh_claim_survives_the_sweep_that_races_it() {
     }
 }
 
-/// Cases 9, 13 and 14, by threads that draw what they do; the checker is in [`history`].
+/// Cases 9, 13 and 14, by threads that draw what they do; the checker is in [`checker`].
 #[test]
 fn whatever_threads_do_to_a_key_only_its_newest_claim_writes_and_what_it_records_is_replayed() {
-    use history::What;
+    use checker::What;
     const ROUNDS: usize = 6;
     let mut dice = Dice::new(seed::seed());
     for arena in arenas() {
@@ -225,7 +230,7 @@ fn whatever_threads_do_to_a_key_only_its_newest_claim_writes_and_what_it_records
             ("replays", count(|what| matches!(what, What::Replayed { .. }))),
             ("ends", count(|what| matches!(what, What::GivenUp { .. }))),
             ("forgotten records", count(|what| matches!(what, What::Forgotten))),
-            ("lost claims", count(|what| matches!(what, What::Lost))),
+            ("lost claims", count(|what| matches!(what, What::Lost { .. }))),
         ];
         println!("{}: {happened:?}", arena.name);
         for (what, times) in happened {
