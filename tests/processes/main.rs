@@ -1,0 +1,26 @@
+//! Processes that share one file.
+//!
+//! The children are this program, run again; see [`crew`]. What they draw comes from a seed that each test
+//! prints; the order in which they run is the machine's.
+
+#![cfg(feature = "sqlite")]
+
+mod broken_histories;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "shared by test files that use different parts of it")]
+mod common;
+mod crew;
+#[path = "../common/dice.rs"]
+mod dice;
+mod fairness;
+mod fresh_files;
+#[path = "../common/history.rs"]
+mod history;
+mod one_winner;
+mod report;
+#[path = "../common/seed.rs"]
+mod seed;
+mod short_leases;
+mod sweeping;
+mod two_processes;
+mod worker;

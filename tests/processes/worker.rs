@@ -1,0 +1,90 @@
+//! A child that gives commands to the store, and what it saw.
+
+use crate::crew::Parent;
+use crate::dice::Dice;
+use crate::history::{Seen, Terms, What};
+use crate::report::{Ticks, id, line, reply_of, request};
+use idempotency::{
+    Backend, Command, Durability, FencingToken, IdempotencyStore, Period, Policy, SqliteBackend,
+    SqliteOptions, SqliteStore,
+};
+use std::path::Path;
+
+/// The store in `file`. A loss of power plays no part here.
+pub fn open(file: &Path, terms: Terms) -> SqliteStore {
+    let options = SqliteOptions::new().with_durability(Durability::Normal);
+    let backend = SqliteBackend::open(file, options).expect("a store that opens");
+    let policy = Policy::new().with_lease(terms.lease).with_retention(terms.retention);
+    IdempotencyStore::new(backend).with_policy(policy).expect("a usable policy")
+}
+
+/// The numbers below `count`, each once.
+pub fn shuffled(count: usize, dice: &mut Dice) -> Vec<usize> {
+    let mut numbers: Vec<_> = (0..count).collect();
+    for at in 1..count {
+        numbers.swap(at, dice.between(0, at));
+    }
+    numbers
+}
+
+pub struct Worker<'a> {
+    parent: &'a Parent,
+    store: SqliteStore,
+    terms: Terms,
+    ticks: Ticks,
+    /// Every claim that it was granted: the key and the token.
+    pub granted: Vec<(usize, FencingToken)>,
+    /// Told at the end, so that telling does not pace the work.
+    report: Vec<String>,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(parent: &'a Parent, terms: Terms) -> Self {
+        let (store, ticks) = (open(&parent.file, terms), Ticks::beside(&parent.file));
+        Self { parent, store, terms, ticks, granted: Vec::new(), report: Vec::new() }
+    }
+
+    pub fn claim(&mut self, key: usize, asked: usize) {
+        let period = |length| Period::new(length).expect("a period");
+        let (lease, retention) = (period(self.terms.lease), period(self.terms.retention));
+        let fingerprint = request(asked);
+        self.execute(key, &Command::Claim { fingerprint, lease, retention });
+    }
+
+    pub fn complete(&mut self, key: usize, token: FencingToken) {
+        let retention = Period::new(self.terms.retention).expect("a period");
+        self.execute(key, &Command::Complete { token, reply: reply_of(token), retention });
+    }
+
+    pub fn execute(&mut self, key: usize, command: &Command) {
+        let began = self.ticks.tick();
+        let outcome = self.store.backend().execute(&id(key), command);
+        let ended = self.ticks.tick();
+        match outcome {
+            Ok(outcome) => {
+                let seen = Seen { began, ended, key, what: What::of(command, outcome) };
+                if let What::Granted { token, .. } = seen.what {
+                    self.granted.push((key, token));
+                }
+                self.report.push(line(&seen));
+            }
+            Err(error) => self.report.push(format!("error of {command:?}: {error:?}")),
+        }
+    }
+
+    pub fn sweep(&mut self, limit: usize) {
+        if let Err(error) = self.store.sweep(limit) {
+            self.report.push(format!("error of a sweep: {error:?}"));
+        }
+    }
+
+    /// Tells all that it has seen since the last time, and waits to be let go.
+    pub fn report_and_wait(&mut self) {
+        self.report();
+        self.parent.wait();
+    }
+
+    pub fn report(&mut self) {
+        self.report.drain(..).for_each(|line| self.parent.hears(line));
+    }
+}
