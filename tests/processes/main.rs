@@ -16,6 +16,7 @@ mod fairness;
 mod fresh_files;
 #[path = "../common/history.rs"]
 mod history;
+mod killed;
 mod one_winner;
 mod report;
 #[path = "../common/seed.rs"]
