@@ -10,6 +10,7 @@ mod damage;
 mod leftovers;
 mod locks;
 mod opening;
+mod versions;
 
 use idempotency::{Error, IdempotencyStore, SqliteBackend, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
