@@ -6,10 +6,15 @@
 #[expect(dead_code, reason = "shared by test files that use different parts of it")]
 mod common;
 
+mod access;
+mod corruption;
 mod damage;
 mod leftovers;
 mod locks;
 mod opening;
+#[cfg(unix)]
+mod ordinary_user;
+mod trace;
 mod versions;
 
 use idempotency::{Error, IdempotencyStore, SqliteBackend, SqliteOptions, SqliteStore};
