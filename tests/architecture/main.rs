@@ -129,6 +129,19 @@ fn named_outside(house: &[Source], home: &str, names: &[&str]) -> Vec<String> {
     house.iter().filter(|source| source.module != home).flat_map(named).collect()
 }
 
+/// Places in the SQLite backend that reach for files behind SQLite's back. Closing any handle of a file drops
+/// the locks that the process holds on it (SQLite, "How To Corrupt", section 2.2).
+fn files_used_by_sqlite(house: &[Source]) -> Vec<String> {
+    let is_inside =
+        |source: &&Source| unit_of(&source.module).is_some_and(|(unit, _)| unit == "backend/sqlite");
+    let is_a_file = |token: &Token| ["fs", "File", "OpenOptions"].iter().any(|name| token.is_word(name));
+    let places = house.iter().filter(is_inside).flat_map(|source| {
+        let named = source.tokens.iter().filter(|(_, token)| is_a_file(token));
+        named.map(|(line, token)| format!("{}:{line} names {token:?}", display(&source.module)))
+    });
+    places.collect()
+}
+
 /// Transactions that don't take the write lock when they begin: in SQL, or by a default of rusqlite's.
 fn transactions_not_immediate(house: &[Source]) -> Vec<String> {
     let mut found = Vec::new();
@@ -215,6 +228,12 @@ fn only_time_reads_a_clock_of_the_machine() {
 #[test]
 fn every_transaction_begins_as_immediate() {
     assert_eq!(transactions_not_immediate(&house()), NONE);
+}
+
+/// Case 56.
+#[test]
+fn the_files_of_a_database_are_sqlites_alone() {
+    assert_eq!(files_used_by_sqlite(&house()), NONE);
 }
 
 #[test]
@@ -325,6 +344,20 @@ fn transactions_that_begin_otherwise_are_found() {
     ] {
         let found = found_with("backend/sqlite/writer", text, transactions_not_immediate);
         assert_eq!(found, vec!["backend/sqlite/writer:1"; count], "{text}");
+    }
+}
+
+#[test]
+fn files_used_behind_sqlites_back_are_found() {
+    for (module, text, count) in [
+        ("backend/sqlite/writer", "std::fs::remove_file(wal)", 1),
+        ("backend/sqlite/writer", "use std::{fs::{self, File}, path::Path};", 2),
+        ("backend/sqlite", "OpenOptions::new().read(true)", 1),
+        ("backend/sqlite/writer", "// std::fs\nuse std::path::Path; const A: &str = \"std::fs::File\";", 0),
+        ("backend/sqlite/writer", "#[cfg(test)]\nmod tests { use std::fs; }", 0),
+        ("fingerprint", "use std::fs::File;", 0),
+    ] {
+        assert_eq!(found_with(module, text, files_used_by_sqlite).len(), count, "{module}: {text}");
     }
 }
 
