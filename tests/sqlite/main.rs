@@ -10,10 +10,12 @@ mod access;
 mod corruption;
 mod damage;
 mod leftovers;
+mod full;
 mod locks;
 mod opening;
 #[cfg(unix)]
 mod ordinary_user;
+mod snapshots;
 mod trace;
 mod versions;
 
