@@ -12,6 +12,7 @@ mod damage;
 mod leftovers;
 mod full;
 mod locks;
+mod log;
 mod opening;
 #[cfg(unix)]
 mod ordinary_user;
