@@ -10,6 +10,8 @@ mod access;
 mod corruption;
 mod damage;
 mod leftovers;
+#[cfg(unix)]
+mod forks;
 mod full;
 mod locks;
 mod log;

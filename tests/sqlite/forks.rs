@@ -1,0 +1,216 @@
+//! Case 55: a store that was carried over a `fork`. The child's copy of the connection has the parent's file
+//! handles and none of its locks, so whatever it does to the file may destroy it.
+
+use crate::common::{Answer, asks_for, key, scope};
+use crate::{folder, open};
+use idempotency::{Claim, Error, Reply, SqliteOptions, SqliteStore, Ticket};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn waitpid(process: i32, status: *mut i32, options: i32) -> i32;
+    fn _exit(status: i32) -> !;
+    fn alarm(seconds: u32) -> u32;
+}
+
+/// Tells this test binary, run again, to run a test in this very process.
+const ALONE: &str = "IDEMPOTENCY_TEST_ALONE";
+
+/// After this a process of these tests is ended by the system: it waits for a lock that nobody gives back.
+const HANGS_AFTER_SECONDS: u32 = 120;
+
+/// Runs `body`, the inside of the test named `test`, in a process where no other test runs: a fork copies the
+/// locks that other threads hold at that moment, those of the allocator and of SQLite included.
+fn alone(test: &str, body: impl FnOnce()) {
+    if std::env::var_os(ALONE).is_some() {
+        // SAFETY: it takes a number and touches no memory of ours.
+        unsafe { alarm(HANGS_AFTER_SECONDS) };
+        return body();
+    }
+    let output = Command::new(std::env::current_exe().expect("the path of this test"))
+        .args(["--exact", test, "--test-threads=1"])
+        .env(ALONE, "1")
+        .output()
+        .expect("a child process");
+    assert!(output.status.success(), "{output:?}");
+    let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+    assert!(ran, "the child found no test named {test}: {output:?}");
+}
+
+/// Runs `body` in a forked child and gives the number that it came to. The child must not panic: it would go
+/// on as a second run of this test.
+fn in_a_fork(body: impl FnOnce() -> u8) -> u8 {
+    // SAFETY: no other thread of this process does anything (see `alone`), so the child may do what the
+    // parent may. It leaves by `_exit`, so that it neither unwinds into the harness nor runs what is to be
+    // run once at exit.
+    let process = unsafe { fork() };
+    assert!(process >= 0, "the process can't be forked");
+    if process == 0 {
+        // SAFETY: as in `alone`.
+        unsafe { alarm(HANGS_AFTER_SECONDS / 2) };
+        let number = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(PANICKED);
+        // SAFETY: it does not return, and runs no code of ours.
+        unsafe { _exit(number.into()) }
+    }
+    let mut status = 0;
+    // SAFETY: `status` is there for the whole call, and the child is ours and not waited for by others.
+    let ended = unsafe { waitpid(process, &raw mut status, 0) };
+    assert_eq!(ended, process);
+    assert_eq!(status & 0x7f, 0, "the child was ended by a signal");
+    u8::try_from((status >> 8) & 0xff).expect("eight bits")
+}
+
+const AS_IT_SHOULD_BE: u8 = 0;
+#[cfg(target_os = "linux")]
+const TOUCHED_A_HANDLE: u8 = 253;
+const PANICKED: u8 = 254;
+
+/// A transaction that is not the store's, for the methods that take one.
+fn with_a_transaction(work: impl FnOnce(&Transaction<'_>) -> Result<(), Error>) -> Result<(), Error> {
+    let connection = Connection::open_in_memory().expect("a database");
+    work(&Transaction::new_unchecked(&connection, TransactionBehavior::Immediate).expect("a transaction"))
+}
+
+type Call = (&'static str, Box<dyn FnOnce(&SqliteStore) -> Result<(), Error>>);
+
+fn claim(store: &SqliteStore, name: &str) -> Claim {
+    store.try_claim(&scope("a"), &key(name), &asks_for("x")).expect("an answer").claimed()
+}
+
+/// Every kind of call, the owners' on claims that stand.
+fn calls(store: &SqliteStore) -> Vec<Call> {
+    let (s, k, print) = (scope("a"), key("ticket"), asks_for("x"));
+    let many = ["one", "two"].map(|name| (s.clone(), key(name), print));
+    let ticket = || -> Ticket { claim(store, "ticket").into_ticket() };
+    let [to_complete, to_complete_in, to_release, to_abandon, to_resume] = std::array::repeat(ticket());
+    let [mut renewed, mut saved, completed, released, abandoned] =
+        ["renewed", "saved", "completed", "released", "abandoned"].map(|name| claim(store, name));
+    let (looked_up, running, forgotten) = (k.clone(), k.clone(), k);
+    let [of_new, of_looked_up, of_running, of_forgotten, of_work, of_claimed] = std::array::repeat(s);
+    vec![
+        ("a claim", Box::new(move |store| store.try_claim(&of_new, &key("new"), &print).map(drop))),
+        (
+            "a claim of what runs",
+            Box::new(move |store| store.try_claim(&of_running, &running, &print).map(drop)),
+        ),
+        (
+            "claims in one call",
+            Box::new(move |store| store.try_claim_many(&many).into_iter().try_for_each(|it| it.map(drop))),
+        ),
+        ("a look-up", Box::new(move |store| store.lookup(&of_looked_up, &looked_up).map(drop))),
+        ("a forget", Box::new(move |store| store.forget(&of_forgotten, &forgotten).map(drop))),
+        ("a sweep", Box::new(|store| store.sweep(10).map(drop))),
+        ("a whole sweep", Box::new(|store| store.sweep_all().map(drop))),
+        (
+            "work in a transaction",
+            Box::new(move |store| {
+                let ran = store.atomically(&of_work, &key("work"), &print, |_| Ok::<_, ()>(Reply::Marker));
+                ran.map(drop).map_err(|error| error.store_error().cloned().expect("the work has not failed"))
+            }),
+        ),
+        (
+            "a claim in a transaction",
+            Box::new(move |store| {
+                with_a_transaction(|transaction| {
+                    store.try_claim_in(transaction, &of_claimed, &key("claimed"), &print).map(drop)
+                })
+            }),
+        ),
+        (
+            "completing a ticket in a transaction",
+            Box::new(move |store| {
+                with_a_transaction(|transaction| {
+                    store.complete_in(transaction, &to_complete_in, Reply::Marker).map(drop)
+                })
+            }),
+        ),
+        ("completing a ticket", Box::new(move |store| store.complete(&to_complete, Reply::Marker).map(drop))),
+        ("releasing a ticket", Box::new(move |store| store.release(&to_release))),
+        ("abandoning a ticket", Box::new(move |store| store.abandon(&to_abandon))),
+        ("resuming a ticket", Box::new(move |store| store.resume(to_resume).map(drop))),
+        ("a renewal", Box::new(move |_| renewed.renew())),
+        ("a checkpoint", Box::new(move |_| saved.save_checkpoint("half-way"))),
+        ("a completion", Box::new(move |_| completed.complete(Reply::Marker).map(drop).map_err(Error::from))),
+        ("a release", Box::new(move |_| released.release())),
+        ("an abandoning", Box::new(move |_| abandoned.abandon())),
+    ]
+}
+
+/// The files of the database, with what is in those that are written only by commits.
+fn files(path: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    ["db", "db-wal", "db-shm"]
+        .map(|extension| path.with_extension(extension))
+        .into_iter()
+        .map(|file| {
+            let bytes = std::fs::read(&file).expect("a file of the database");
+            let is_locks = file.extension().is_some_and(|extension| extension == "db-shm");
+            (file, (!is_locks).then_some(bytes))
+        })
+        .collect()
+}
+
+/// How many file handles this process has.
+#[cfg(target_os = "linux")]
+fn handles() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("the list of them").count()
+}
+
+#[test]
+fn a_store_carried_over_a_fork_is_refused_and_the_parents_is_unharmed() {
+    alone("forks::a_store_carried_over_a_fork_is_refused_and_the_parents_is_unharmed", || {
+        let folder = folder();
+        let path = folder.path().join("store.db");
+        let store = open(&path, SqliteOptions::new()).expect("a fresh store");
+        let mut held = claim(&store, "held");
+        let calls = calls(&store);
+        let names: Vec<&str> = calls.iter().map(|(name, _)| *name).collect();
+        let before = files(&path);
+
+        let number = in_a_fork(|| {
+            for (number, (_, call)) in (1..).zip(calls) {
+                if !matches!(call(&store), Err(Error::Forked)) {
+                    return number;
+                }
+            }
+            AS_IT_SHOULD_BE
+        });
+        let wrong = usize::from(number).checked_sub(1).map(|at| names.get(at));
+        assert_eq!(wrong, None, "the call that was not refused as forked, or none if it ended otherwise");
+        assert!(files(&path) == before, "the child has changed the parent's files");
+
+        held.renew().expect("the parent's claim stands");
+        held.complete(Reply::Marker).expect("the parent's claim stands");
+        claim(&store, "new").release().expect("the parent's store works on");
+        drop(store);
+        let store = open(&path, SqliteOptions::new()).expect("the store");
+        let answer = store.try_claim(&scope("a"), &key("held"), &asks_for("x")).expect("an answer");
+        assert_eq!(answer.completed().reply, Reply::Marker);
+    });
+}
+
+/// Closing them in the child would write to the parent's file, or drop its locks.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_that_drops_a_forked_store_closes_none_of_its_files() {
+    alone("forks::a_child_that_drops_a_forked_store_closes_none_of_its_files", || {
+        let folder = folder();
+        let path = folder.path().join("store.db");
+        let store = open(&path, SqliteOptions::new()).expect("a fresh store");
+        let held = claim(&store, "held");
+        let before = files(&path);
+        let mut owned = Some((store, held));
+        let number = in_a_fork(|| {
+            let handles_before = handles();
+            drop(owned.take());
+            if handles() == handles_before { AS_IT_SHOULD_BE } else { TOUCHED_A_HANDLE }
+        });
+        assert_eq!(number, AS_IT_SHOULD_BE);
+        assert!(files(&path) == before, "the child has changed the parent's files");
+        let (store, mut held) = owned.take().expect("it was the child's copy that was dropped");
+        held.renew().expect("the parent's claim stands");
+        held.complete(Reply::Marker).expect("the parent's claim stands");
+        claim(&store, "new").release().expect("the parent's store works on");
+    });
+}
