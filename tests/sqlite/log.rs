@@ -2,7 +2,9 @@
 
 use crate::common::{Answer, START, asks_for, key, scope, secs};
 use crate::{folder, open, shell};
-use idempotency::{ClaimOutcome, Error, ManualClock, Reply, SqliteOptions, SqliteStore, Ticket};
+use idempotency::{
+    ClaimOutcome, Durability, Error, ManualClock, Ran, Reply, RunError, SqliteOptions, SqliteStore, Ticket,
+};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -101,6 +103,15 @@ fn no_read_of_ours_outlives_its_call() {
     for answer in b.leaves_nothing("claims in one call", || b.store.try_claim_many(&many)) {
         assert_ne!(answer.expect("an answer").name(), "mismatch");
     }
+    let run = |name: &'static str, reply: Result<Reply, &'static str>| {
+        b.store.atomically(&s, &key(name), &asks_for("x"), |_| reply)
+    };
+    let ran = b.leaves_nothing("work in a transaction", || run("run", Ok(Reply::Marker)));
+    assert!(matches!(ran, Ok(Ran::Executed(_))), "{ran:?}");
+    let ran = b.leaves_nothing("work that has run", || run("run", Ok(Reply::Marker)));
+    assert!(matches!(ran, Ok(Ran::Replayed(_))), "{ran:?}");
+    let ran = b.leaves_nothing("work that fails", || run("failed", Err("no")));
+    assert!(matches!(ran, Err(RunError::Work("no"))), "{ran:?}");
     let [released, abandoned] = ["released", "abandoned"].map(|name| b.ticket(name));
     b.leaves_nothing("a release", || b.store.release(&released)).expect("held");
     b.leaves_nothing("an abandoning", || b.store.abandon(&abandoned)).expect("held");
@@ -153,4 +164,42 @@ fn no_read_of_ours_outlives_a_call_that_fails() {
     ] {
         assert!(matches!(answer, Err(Error::Clock(_))), "{what}: {answer:?}");
     }
+}
+
+/// Each claim writes three pages at least, so together many times what SQLite lets the log grow to before it
+/// writes it back (1,000 pages).
+const CLAIMS: u64 = 10_000;
+const PAGE: u64 = 4_096;
+/// What the log is cut back to.
+const LIMIT: u64 = 8 * 1_024 * 1_024;
+const _: () = assert!(CLAIMS * 3 * PAGE > 10 * LIMIT);
+
+/// With `Durability::Normal`: the log is as long as with `Full`, and the disk is not made to sync 10,000
+/// times.
+#[test]
+fn a_log_that_grew_beside_a_foreign_reader_is_cut_back_when_the_reader_has_ended() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let options = SqliteOptions::new().with_durability(Durability::Normal);
+    let store = open(&path, options).expect("a fresh store");
+    let claim = |number: u64| {
+        let answer = store.try_claim(&scope("a"), &key(&number.to_string()), &asks_for("x"));
+        drop(answer.expect("an answer").claimed());
+    };
+    let reader = shell(&path);
+    reader.execute_batch("BEGIN; SELECT * FROM idempotency_meta").expect("a read transaction");
+    (0..CLAIMS).for_each(claim);
+    let grown = log_len(&path);
+    assert!(grown > CLAIMS * 3 * PAGE, "{grown} bytes: the reader held nothing up");
+    reader.execute_batch("COMMIT").expect("its end");
+    // The first writes the log back, the second begins it anew.
+    (CLAIMS..CLAIMS + 2).for_each(claim);
+    let cut = log_len(&path);
+    assert!(cut <= LIMIT, "{cut} of {grown} bytes");
+    claim(CLAIMS + 2);
+    assert_eq!(
+        store.lookup(&scope("a"), &key("0")).expect("an answer").map(|record| record.attempt),
+        Some(1),
+        "nothing was lost with it"
+    );
 }
