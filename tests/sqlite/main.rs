@@ -13,6 +13,7 @@ mod leftovers;
 #[cfg(unix)]
 mod forks;
 mod full;
+mod library;
 mod locks;
 mod log;
 mod opening;
