@@ -240,7 +240,7 @@ fn traced(bytes: &[u8], path: &Path) -> (&'static Trace, Result<SqliteStore, Err
     std::fs::write(path, bytes).expect("a file");
     let trace = Trace::new();
     let options = trace.on(SqliteOptions::new().with_clock(ManualClock::new(START)));
-    (trace, open(path, options.with_busy_timeout(secs(3_600))))
+    (trace, open(path, options.with_busy_timeout(secs(1))))
 }
 
 #[test]

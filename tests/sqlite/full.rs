@@ -10,27 +10,30 @@ use std::path::{Path, PathBuf};
 /// More claims than fit into the room that a fresh file has left in its pages.
 const MORE_THAN_FIT: usize = 1_000;
 
-struct FullFile {
+pub struct FullFile {
     _folder: tempfile::TempDir,
-    path: PathBuf,
+    pub path: PathBuf,
+    /// How many pages the file has, and may have.
+    pub pages: i64,
     trace: &'static Trace,
-    store: SqliteStore,
+    pub store: SqliteStore,
 }
 
 impl FullFile {
-    /// A store whose file may not get any page more than it has now.
-    fn new() -> Self {
+    /// A store whose file may not get any page more than it has now. The application has two tables in it.
+    pub fn new() -> Self {
         let folder = folder();
         let path = folder.path().join("store.db");
         drop(open(&path, SqliteOptions::new()).expect("a fresh store"));
-        let pages: i64 =
-            shell(&path).query_row("PRAGMA page_count", [], |row| row.get(0)).expect("a number of pages");
+        let shell = shell(&path);
+        shell.execute_batch("CREATE TABLE orders (id TEXT); CREATE TABLE notes (id TEXT)").expect("tables");
+        let pages = shell.query_row("PRAGMA page_count", [], |row| row.get(0)).expect("a number of pages");
         let trace = Trace::new();
         let options = trace.with_setup(SqliteOptions::new(), move |connection| {
             connection.pragma_update(None, "max_page_count", pages)
         });
         let store = open(&path, options).expect("the store");
-        Self { _folder: folder, path, trace, store }
+        Self { _folder: folder, path, pages, trace, store }
     }
 
     /// Claims until a claim is refused; gives those that were granted, and why it ended.

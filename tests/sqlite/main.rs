@@ -9,10 +9,11 @@ mod common;
 mod access;
 mod corruption;
 mod damage;
-mod leftovers;
 #[cfg(unix)]
 mod forks;
 mod full;
+mod full_inside;
+mod leftovers;
 mod library;
 mod locks;
 mod log;
