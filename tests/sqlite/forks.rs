@@ -1,43 +1,21 @@
 //! Case 55: a store that was carried over a `fork`. The child's copy of the connection has the parent's file
 //! handles and none of its locks, so whatever it does to the file may destroy it.
 
+use crate::alone::{alarm, alone};
 use crate::common::{Answer, asks_for, key, scope};
 use crate::{folder, open};
 use idempotency::{Claim, Error, Reply, SqliteOptions, SqliteStore, Ticket};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 unsafe extern "C" {
     fn fork() -> i32;
     fn waitpid(process: i32, status: *mut i32, options: i32) -> i32;
     fn _exit(status: i32) -> !;
-    fn alarm(seconds: u32) -> u32;
 }
 
-/// Tells this test binary, run again, to run a test in this very process.
-const ALONE: &str = "IDEMPOTENCY_TEST_ALONE";
-
-/// After this a process of these tests is ended by the system: it waits for a lock that nobody gives back.
-const HANGS_AFTER_SECONDS: u32 = 120;
-
-/// Runs `body`, the inside of the test named `test`, in a process where no other test runs: a fork copies the
-/// locks that other threads hold at that moment, those of the allocator and of SQLite included.
-fn alone(test: &str, body: impl FnOnce()) {
-    if std::env::var_os(ALONE).is_some() {
-        // SAFETY: it takes a number and touches no memory of ours.
-        unsafe { alarm(HANGS_AFTER_SECONDS) };
-        return body();
-    }
-    let output = Command::new(std::env::current_exe().expect("the path of this test"))
-        .args(["--exact", test, "--test-threads=1"])
-        .env(ALONE, "1")
-        .output()
-        .expect("a child process");
-    assert!(output.status.success(), "{output:?}");
-    let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
-    assert!(ran, "the child found no test named {test}: {output:?}");
-}
+/// Ends a child that waits for a lock which nobody gives back.
+const HANGS_AFTER_SECONDS: u32 = 60;
 
 /// Runs `body` in a forked child and gives the number that it came to. The child must not panic: it would go
 /// on as a second run of this test.
@@ -48,8 +26,8 @@ fn in_a_fork(body: impl FnOnce() -> u8) -> u8 {
     let process = unsafe { fork() };
     assert!(process >= 0, "the process can't be forked");
     if process == 0 {
-        // SAFETY: as in `alone`.
-        unsafe { alarm(HANGS_AFTER_SECONDS / 2) };
+        // SAFETY: it takes a number and touches no memory of ours.
+        unsafe { alarm(HANGS_AFTER_SECONDS) };
         let number = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(PANICKED);
         // SAFETY: it does not return, and runs no code of ours.
         unsafe { _exit(number.into()) }

@@ -7,8 +7,12 @@
 mod common;
 
 mod access;
+#[cfg(unix)]
+mod alone;
 mod corruption;
 mod damage;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod failed_commits;
 #[cfg(unix)]
 mod forks;
 mod full;
