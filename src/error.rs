@@ -139,9 +139,10 @@ pub enum Error {
         /// The version that is linked.
         found: &'static str,
     },
-    /// The store was opened by another process, of which this one is a fork. Its connection can't be shared;
-    /// nothing was done. Open the file again here.
-    #[error("the store was opened before this process was forked; open it again")]
+    /// This process is a fork of one that has a store open. SQLite can't be used on both sides of a fork;
+    /// nothing was done. Fork first and open afterwards, in the process that uses the store, and the same for
+    /// connections of the application's own; or run another program (`exec`) in the fork.
+    #[error("the process was forked while a store was open; fork before opening one")]
     Forked,
     /// The store was used from inside its own
     /// [`atomically`](crate::IdempotencyStore#method.atomically), where it would wait for itself. Nothing was

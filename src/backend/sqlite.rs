@@ -10,6 +10,7 @@ mod options;
 mod place;
 #[cfg(idempotency_planted)]
 pub mod planted;
+mod process;
 mod row;
 mod schema;
 mod session;
@@ -45,6 +46,7 @@ const SWEEP_BATCH: usize = 1_000;
 pub struct SqliteBackend {
     writer: Exclusive<Writer>,
     store_id: StoreId,
+    // Behind the writer, so that its connection is closed when the process is told so.
     place: Arc<Place>,
 }
 
@@ -54,6 +56,7 @@ impl SqliteBackend {
     ///
     /// # Errors
     /// Nothing is kept open after any of them:
+    /// - [`Error::Forked`]: this process was forked from one that had a store open.
     /// - [`Error::OldLibrary`]: the linked SQLite can lose what it has acknowledged.
     /// - [`Error::InvalidOption`]: a database in memory (use
     ///   [`in_memory`](crate::IdempotencyStore::in_memory)), an unusable prefix, a NUL in a name, or a file

@@ -46,7 +46,7 @@ fn a_path_that_leads_to_no_file_cannot_be_opened_and_nothing_is_made() {
         let error = refused(&folder.path().join(path), SqliteOptions::new(), path);
         assert!(matches!(error, Error::CannotOpen(_)), "{path}: {error:?}");
     }
-    for path in ["missing/store.db", "file/store.db"] {
+    for path in ["folder", "missing/store.db", "file/store.db"] {
         let error = refused(&folder.path().join(path), SqliteOptions::new().read_only(), path);
         assert!(matches!(error, Error::CannotOpen(_)), "{path}: {error:?}");
     }

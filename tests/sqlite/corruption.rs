@@ -188,8 +188,10 @@ fn a_damaged_header_is_refused_at_open_or_harms_nothing() {
         ("the version for reading", 19..20, Damage::Ones),
         ("the payload fractions", 21..24, Damage::Zeros),
         ("the number of pages", 28..32, Damage::Ones),
+        ("the schema format", 44..48, Damage::Ones),
         ("the text encoding", 56..60, Damage::Ones),
         ("the first tree's kind", 100..101, Damage::Zeros),
+        ("the first tree's number of cells", 103..105, Damage::Zeros),
         ("the first tree's number of cells", 103..105, Damage::Ones),
         ("the place of the first cell", 108..110, Damage::Zeros),
         ("the place of the first cell", 108..110, Damage::Ones),
@@ -215,6 +217,23 @@ fn a_damaged_header_is_refused_at_open_or_harms_nothing() {
                 assert!(is_damage(&error), "{field}, {damage:?}: {error:?}");
             }
         }
+    }
+}
+
+/// Pages that were in use once are not the damage of a lost schema.
+#[test]
+fn a_file_whose_tables_were_all_dropped_is_a_fresh_store() {
+    for auto_vacuum in [0, 1, 2] {
+        let folder = folder();
+        let path = folder.path().join("store.db");
+        let (create, drop): (String, String) = (0..20)
+            .map(|table| (format!("CREATE TABLE t{table} (a);"), format!("DROP TABLE t{table};")))
+            .unzip();
+        shell(&path)
+            .execute_batch(&format!("PRAGMA auto_vacuum = {auto_vacuum}; {create} {drop}"))
+            .expect("a file");
+        let store = open(&path, SqliteOptions::new()).expect("a fresh store");
+        assert!(new_claim(&store).expect("an answer"), "auto-vacuum {auto_vacuum}");
     }
 }
 

@@ -147,7 +147,12 @@ fn a_failed_commit_that_cannot_be_settled_is_indefinite_and_one_that_can_is_not(
                 let error = f.try_claim("k").expect_err(&what);
                 if room < FRAME {
                     assert!(matches!(error, Error::Indefinite(Some(_))), "{what}: {error:?}");
-                    drop(f.try_claim("k").expect_err("the disk is as before"));
+                    for error in [
+                        f.try_claim("k").expect_err("the disk is as before"),
+                        f.store.lookup(&scope("a"), &key("k")).expect_err("the disk is as before"),
+                    ] {
+                        assert!(!error.is_indefinite(), "{what}: it was not even begun: {error:?}");
+                    }
                 } else {
                     is_of_the_disk(&error, &what);
                 }

@@ -6,6 +6,7 @@ use crate::common::{Answer, asks_for, key, scope};
 use crate::{folder, open};
 use idempotency::{Claim, Error, Reply, SqliteOptions, SqliteStore, Ticket};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 unsafe extern "C" {
@@ -17,32 +18,47 @@ unsafe extern "C" {
 /// Ends a child that waits for a lock which nobody gives back.
 const HANGS_AFTER_SECONDS: u32 = 60;
 
-/// Runs `body` in a forked child and gives the number that it came to. The child must not panic: it would go
-/// on as a second run of this test.
-fn in_a_fork(body: impl FnOnce() -> u8) -> u8 {
-    // SAFETY: no other thread of this process does anything (see `alone`), so the child may do what the
-    // parent may. It leaves by `_exit`, so that it neither unwinds into the harness nor runs what is to be
-    // run once at exit.
-    let process = unsafe { fork() };
-    assert!(process >= 0, "the process can't be forked");
-    if process == 0 {
-        // SAFETY: it takes a number and touches no memory of ours.
-        unsafe { alarm(HANGS_AFTER_SECONDS) };
-        let number = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(PANICKED);
-        // SAFETY: it does not return, and runs no code of ours.
-        unsafe { _exit(number.into()) }
+/// A forked child of this process, which its starter waits for.
+#[must_use = "a child that is not waited for"]
+struct Fork(i32);
+
+impl Fork {
+    /// Runs `body` in a child, which ends with the number that it comes to.
+    fn start(body: impl FnOnce() -> u8) -> Self {
+        // SAFETY: no other thread of this process does anything (see `alone`), so the child may do what the
+        // parent may. It leaves by `_exit`, so that it neither unwinds into the harness nor runs what is to
+        // be run once at exit.
+        let process = unsafe { fork() };
+        assert!(process >= 0, "the process can't be forked");
+        if process == 0 {
+            // SAFETY: it takes a number and touches no memory of ours.
+            unsafe { alarm(HANGS_AFTER_SECONDS) };
+            let number = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(PANICKED);
+            // SAFETY: it does not return, and runs no code of ours.
+            unsafe { _exit(number.into()) }
+        }
+        Self(process)
     }
-    let mut status = 0;
-    // SAFETY: `status` is there for the whole call, and the child is ours and not waited for by others.
-    let ended = unsafe { waitpid(process, &raw mut status, 0) };
-    assert_eq!(ended, process);
-    assert_eq!(status & 0x7f, 0, "the child was ended by a signal");
-    u8::try_from((status >> 8) & 0xff).expect("eight bits")
+
+    fn wait(self) -> u8 {
+        let mut status = 0;
+        // SAFETY: `status` is there for the whole call, and the child is ours and not waited for by others.
+        let ended = unsafe { waitpid(self.0, &raw mut status, 0) };
+        assert_eq!(ended, self.0);
+        assert_eq!(status & 0x7f, 0, "the child was ended by a signal");
+        u8::try_from((status >> 8) & 0xff).expect("eight bits")
+    }
+}
+
+/// Runs `body` in a forked child and gives the number that it came to.
+fn in_a_fork(body: impl FnOnce() -> u8) -> u8 {
+    Fork::start(body).wait()
 }
 
 const AS_IT_SHOULD_BE: u8 = 0;
 #[cfg(target_os = "linux")]
 const TOUCHED_A_HANDLE: u8 = 253;
+const OPENED_AGAIN: u8 = 252;
 const PANICKED: u8 = 254;
 
 /// A transaction that is not the store's, for the methods that take one.
@@ -191,4 +207,51 @@ fn a_child_that_drops_a_forked_store_closes_none_of_its_files() {
         held.complete(Reply::Marker).expect("the parent's claim stands");
         claim(&store, "new").release().expect("the parent's store works on");
     });
+}
+
+/// SQLite keeps what its process has locked in a table of its own, by file. A fork inherits the table without
+/// the locks; a connection that it opens to the same file is told that the lock is there already, and takes
+/// none. When the parent closes its own, it sees no lock of anybody's, writes the log back and deletes it,
+/// under the child's feet; what the child commits from then on is nowhere.
+#[test]
+fn a_fork_of_a_process_that_has_the_file_open_is_not_granted_what_others_are_granted_again() {
+    alone(
+        "forks::a_fork_of_a_process_that_has_the_file_open_is_not_granted_what_others_are_granted_again",
+        || {
+            let folder = folder();
+            let path = folder.path().join("store.db");
+            let store = open(&path, SqliteOptions::new()).expect("a fresh store");
+            drop(claim(&store, "before"));
+            let (mut to_parent, mut from_child) = pipe();
+            let (mut to_child, mut from_parent) = pipe();
+            let child = Fork::start(|| {
+                let opened = open(&path, SqliteOptions::new());
+                tell(&mut to_parent);
+                let Ok(opened) = opened else { return AS_IT_SHOULD_BE };
+                hear(&mut from_parent);
+                drop(claim(&opened, "after"));
+                OPENED_AGAIN
+            });
+            hear(&mut from_child);
+            drop(store);
+            tell(&mut to_child);
+            let is_granted = child.wait() == OPENED_AGAIN;
+            let store = open(&path, SqliteOptions::new()).expect("the store");
+            let answer = store.try_claim(&scope("a"), &key("after"), &asks_for("x")).expect("an answer");
+            assert_eq!(answer.name(), if is_granted { "in progress" } else { "claimed" });
+        },
+    );
+}
+
+fn pipe() -> (PipeWriter, PipeReader) {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    (writer, reader)
+}
+
+fn tell(writer: &mut PipeWriter) {
+    writer.write_all(b"!").expect("the other end of the pipe");
+}
+
+fn hear(reader: &mut PipeReader) {
+    reader.read_exact(&mut [0]).expect("the other end of the pipe");
 }

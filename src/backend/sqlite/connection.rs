@@ -25,6 +25,10 @@ pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection
     if path.as_os_str() == ":memory:" || path.as_os_str().is_empty() {
         return Err(BackendError::invalid_option(NOT_A_FILE));
     }
+    // Opened for reading only, it would be read, and that is an error like any of a disk.
+    if path.is_dir() {
+        return Err(BackendError::cannot_open());
+    }
     let access = if options.read_only {
         OpenFlags::SQLITE_OPEN_READ_ONLY
     } else {

@@ -2,7 +2,7 @@
 
 use crate::backend::StoreId;
 use crate::backend::sqlite::failure::{self, nothing_done};
-use crate::backend::sqlite::sql::Statements;
+use crate::backend::sqlite::sql::{AUTO_VACUUM, COUNT_SCHEMA, FREE_PAGE_COUNT, PAGE_COUNT, Statements};
 use crate::error::BackendError;
 use crate::record::FencingToken;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -21,8 +21,27 @@ pub(super) fn prepare(connection: &Connection, statements: &Statements) -> Resul
         Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(nothing_done)?;
     let found = recognise(connection, statements)?;
     let store_id = renew_meta(connection, statements, found).map_err(nothing_done)?;
-    transaction.commit().map_err(failure::of_commit)?;
-    Ok(store_id)
+    match transaction.commit() {
+        Ok(()) => Ok(store_id),
+        // The tables may be there now, or not.
+        Err(error) if found.is_none() => Err(failure::of_commit(error)),
+        // They were there before; the counter's place is nobody's concern but the next opening's.
+        Err(error) => Err(nothing_done(error)),
+    }
+}
+
+/// Refuses a file that has pages in use and no table that they would belong to: its first page is damaged, and
+/// a store that was in there must not begin afresh.
+fn refuse_a_lost_schema(connection: &Connection) -> Result<(), BackendError> {
+    // Without a table there is the first page, and beyond 1 GiB the one that SQLite keeps its locks at.
+    const PAGES_OF_NO_TABLE: i64 = 2;
+    let ask = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(nothing_done);
+    let used = ask(PAGE_COUNT)?.saturating_sub(ask(FREE_PAGE_COUNT)?);
+    // The pages of an auto-vacuum's map belong to no table either.
+    if used > PAGES_OF_NO_TABLE && ask(COUNT_SCHEMA)? == 0 && ask(AUTO_VACUUM)? == 0 {
+        return Err(BackendError::corrupt("the file has pages in use and no table"));
+    }
+    Ok(())
 }
 
 fn renew_meta(
@@ -57,10 +76,11 @@ pub(super) fn recognise(
     connection: &Connection,
     statements: &Statements,
 ) -> Result<Option<StoreId>, BackendError> {
-    let tables: i64 =
-        connection.query_row(&statements.count_tables, [], |row| row.get(0)).map_err(nothing_done)?;
+    let tables: i64 = connection
+        .query_row(&statements.count_tables, [], |row| row.get(0))
+        .map_err(failure::of_another_form("the file's schema can't be read"))?;
     match tables {
-        0 => return Ok(None),
+        0 => return refuse_a_lost_schema(connection).map(|()| None),
         2 => {}
         _ => return Err(BackendError::foreign("one of the store's two tables is missing")),
     }

@@ -147,6 +147,11 @@ DELETE FROM main.{p}record WHERE expires_at_ms <= ?1 AND rowid IN (
 
 const HAS_EXPIRED: &str = "SELECT EXISTS (SELECT 1 FROM main.{p}record WHERE expires_at_ms <= ?1)";
 
+pub(super) const COUNT_SCHEMA: &str = "SELECT count(*) FROM main.sqlite_schema";
+pub(super) const PAGE_COUNT: &str = "PRAGMA main.page_count";
+pub(super) const FREE_PAGE_COUNT: &str = "PRAGMA main.freelist_count";
+pub(super) const AUTO_VACUUM: &str = "PRAGMA main.auto_vacuum";
+
 /// Turns the file to write-ahead logging, and answers with the mode that it has then.
 pub(super) const USE_WRITE_AHEAD_LOG: &str = "PRAGMA main.journal_mode = WAL";
 

@@ -49,7 +49,7 @@ pub(super) enum Ending<T> {
 impl Writer {
     /// Opens the file, and prepares the store.
     pub(super) fn open(place: Arc<Place>) -> Result<Self, BackendError> {
-        let (open, store_id) = Open::new(&place)?;
+        let (open, store_id) = Open::new(&place, None)?;
         Ok(Self { place, store_id, open: Some(open) })
     }
 
@@ -185,13 +185,7 @@ impl Writer {
         // A transaction that could not even be rolled back ends when its connection is closed.
         let open = match self.open.take().filter(|open| open.connection.is_autocommit()) {
             Some(open) => open,
-            None => {
-                let (open, store_id) = Open::new(&self.place)?;
-                if store_id != self.store_id {
-                    return Err(BackendError::foreign("another store has taken this one's place"));
-                }
-                open
-            }
+            None => Open::new(&self.place, Some(self.store_id))?.0,
         };
         let Open { connection, writer } = self.open.insert(open);
         Ok(self.place.session(connection, *writer))
@@ -209,12 +203,16 @@ impl Drop for Writer {
 }
 
 impl Open {
-    /// Opens the file, prepares the store if it may, and says which one it is.
-    fn new(place: &Place) -> Result<(Self, StoreId), BackendError> {
+    /// Opens the file, prepares the store if it may, and says which one it is: the `expected` one, if that is
+    /// known.
+    fn new(place: &Place, expected: Option<StoreId>) -> Result<(Self, StoreId), BackendError> {
         let Place { path, options, statements, .. } = place;
         let connection = connection::connect(path, options)?;
         // Looked at first, so that a file which is not ours stays as it was.
         let found = schema::recognise(&connection, statements)?;
+        if expected.is_some() && found != expected {
+            return Err(BackendError::foreign("the store is not in its file any more"));
+        }
         let store_id = if options.read_only {
             found.ok_or(BackendError::foreign("there is no store in this file"))?
         } else {
