@@ -129,7 +129,7 @@ ci:
     #!/usr/bin/env bash
     set -euo pipefail
     passed=0
-    for step in format clippy cargo-test loom planted doc deny features fuzz-build bench-test fresh-clone; do
+    for step in format clippy cargo-test loom planted doc deny features system-sqlite fuzz-build bench-test fresh-clone; do
         echo "=== $step"
         start=$SECONDS
         {{ just_executable() }} "$step"
