@@ -111,6 +111,12 @@ bench-test:
 example *arguments:
     cargo run --release --example payments -- {{ arguments }}
 
+# With IDEMPOTENCY_TEST_SEED, the same events and moments are drawn again.
+#
+# Kills the consumer of webhooks at random moments, then compares its orders with the events.
+kill-loop kills="50":
+    scripts/kill-loop {{ kills }}
+
 # The README's first command, on a fresh clone of what is committed, in an empty folder.
 fresh-clone:
     #!/usr/bin/env bash
@@ -129,7 +135,7 @@ ci:
     #!/usr/bin/env bash
     set -euo pipefail
     passed=0
-    for step in format clippy cargo-test loom planted doc deny features system-sqlite fuzz-build bench-test fresh-clone; do
+    for step in format clippy cargo-test loom planted doc deny features system-sqlite fuzz-build bench-test kill-loop fresh-clone; do
         echo "=== $step"
         start=$SECONDS
         {{ just_executable() }} "$step"

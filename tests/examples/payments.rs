@@ -1,70 +1,24 @@
-//! The example that newcomers run first: what it prints, how it ends, and that it leaves nothing behind.
-//!
-//! `cargo test` builds it; `cargo test --test payments_example` alone does not, so run `cargo build --example
-//! payments` before.
+//! `examples/payments.rs`.
 
-#![cfg(feature = "sqlite")]
-
+use super::{Run, assert_arguments, run, sample};
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-/// The example beside this test: `target/<profile>/deps/<test>`, `target/<profile>/examples/payments`.
-fn example() -> PathBuf {
-    let test = std::env::current_exe().expect("the path of this test");
-    let profile = test.ancestors().nth(2).expect("the profile's folder");
-    let example = profile.join("examples").join(format!("payments{}", std::env::consts::EXE_SUFFIX));
-    assert!(example.exists(), "{} is not there: cargo build --example payments", example.display());
-    example
-}
-
-struct Run {
-    status: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-/// Runs the example with a temporary folder of its own, which must be empty afterwards.
-fn run<A: AsRef<OsStr>>(arguments: &[A]) -> Run {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let Output { status, stdout, stderr } = Command::new(example())
-        .args(arguments)
-        .env("TMPDIR", folder.path())
-        .output()
-        .expect("the example to start");
-    let left: Vec<_> = folder.path().read_dir().expect("a readable folder").collect();
-    assert!(left.is_empty(), "left behind: {left:?}");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    let run = Run { status: status.code(), stdout: text(stdout), stderr: text(stderr) };
-    assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
-    run
-}
 
 /// Runs the example on a file with `content`.
 fn run_on(content: &[u8]) -> Run {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), content).expect("a writable file");
-    run(&[OsStr::new("--requests"), file.path().as_os_str()])
-}
-
-/// What stands on the output's line about line `number` of the file.
-#[track_caller]
-fn about(run: &Run, number: usize) -> &str {
-    let about: Vec<_> =
-        run.stdout.lines().filter_map(|line| line.strip_prefix(&format!("line {number:>4}  "))).collect();
-    assert_eq!(about.len(), 1, "one decision about line {number} in\n{}", run.stdout);
-    about[0]
+    run("payments", &[OsStr::new("--requests"), file.path().as_os_str()])
 }
 
 /// The decision about line `number`, up to the column that follows it.
 #[track_caller]
 fn decision(run: &Run, number: usize) -> &str {
-    about(run, number).split("  ").next().unwrap_or_default()
+    run.about(number).split("  ").next().unwrap_or_default()
 }
 
 #[test]
 fn every_scenario_of_the_story_comes_out_as_expected() {
-    let run = run::<&str>(&[]);
+    let run = run::<&str>("payments", &[]);
     assert_eq!(run.status, Some(0), "{}{}", run.stdout, run.stderr);
     let rows: Vec<_> = run.stdout.lines().skip(4).take_while(|line| !line.is_empty()).collect();
     assert!(rows.iter().all(|row| row.ends_with("  yes")), "{}", run.stdout);
@@ -95,8 +49,7 @@ fn every_scenario_of_the_story_comes_out_as_expected() {
 
 #[test]
 fn the_sample_file_is_answered_line_by_line_and_its_bad_lines_are_named() {
-    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data/requests.jsonl");
-    let run = run(&[OsStr::new("--requests"), sample.as_os_str()]);
+    let run = run("payments", &[OsStr::new("--requests"), sample("requests.jsonl").as_os_str()]);
     assert_eq!(run.status, Some(1), "there are bad lines: {}", run.stderr);
     for (number, expected) in [
         (1, "201 executed"),
@@ -119,7 +72,7 @@ fn the_sample_file_is_answered_line_by_line_and_its_bad_lines_are_named() {
     ] {
         assert_eq!(decision(&run, number), expected, "line {number}");
     }
-    assert!(decision(&run, 8).starts_with("201 executed, "), "one of the ten: {}", about(&run, 8));
+    assert!(decision(&run, 8).starts_with("201 executed, "), "one of the ten: {}", run.about(8));
     for (number, why) in [
         (22, "BAD LINE: not JSON: EOF while parsing a string"),
         (23, "BAD LINE: not a JSON object"),
@@ -127,7 +80,7 @@ fn the_sample_file_is_answered_line_by_line_and_its_bad_lines_are_named() {
         (25, "BAD LINE: `key` is not a string"),
         (26, "BAD LINE: `copies` is not a whole number from 1 to 64"),
     ] {
-        assert!(about(&run, number).starts_with(why), "line {number}: {}", about(&run, number));
+        assert!(run.about(number).starts_with(why), "line {number}: {}", run.about(number));
     }
     assert!(run.stdout.contains(" 5 × bad line\n"), "{}", run.stdout);
     assert!(run.stdout.ends_with("the provider had 9 calls, 8 charges\n"), "{}", run.stdout);
@@ -143,7 +96,7 @@ fn whatever_stands_on_a_line_the_next_one_is_answered() {
     let run = run_on(&lines.join(b"\n".as_slice()));
     assert_eq!(run.status, Some(1), "{}", run.stderr);
     for number in 1..=4 {
-        assert!(about(&run, number).starts_with("BAD LINE: not "), "{}", about(&run, number));
+        assert!(run.about(number).starts_with("BAD LINE: not "), "{}", run.about(number));
     }
     assert_eq!(decision(&run, 6), "400 refused");
     assert!(!run.stdout.contains('\u{1b}'), "a file must not steer the terminal");
@@ -160,10 +113,6 @@ fn a_file_without_bad_lines_exits_zero() {
 
 #[test]
 fn help_is_given_and_bad_arguments_are_refused_without_a_panic() {
-    let help = run(&["--help"]);
-    assert_eq!((help.status, help.stderr.as_str()), (Some(0), ""));
-    assert!(help.stdout.contains("--requests FILE"), "{}", help.stdout);
-
     let wrong: [&[&str]; 5] = [
         &["--requests"],
         &["--requests", "a", "b"],
@@ -171,12 +120,8 @@ fn help_is_given_and_bad_arguments_are_refused_without_a_panic() {
         &["x"],
         &["--requests", "/nowhere/at/all"],
     ];
-    for arguments in wrong {
-        let run = run(arguments);
-        assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""), "{arguments:?}");
-        assert!(run.stderr.starts_with("payments: "), "{arguments:?}: {}", run.stderr);
-    }
+    assert_arguments("payments", "--requests FILE", &wrong);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let run = run(&[OsStr::new("--requests"), folder.path().as_os_str()]);
+    let run = run("payments", &[OsStr::new("--requests"), folder.path().as_os_str()]);
     assert_eq!((run.status, run.stdout.as_str()), (Some(2), ""), "a folder is no file");
 }
