@@ -5,7 +5,9 @@
 
 #![cfg(feature = "sqlite")]
 
+mod orders;
 mod payments;
+mod reference;
 mod webhooks;
 
 use std::ffi::OsStr;
@@ -57,6 +59,25 @@ impl Run {
         assert_eq!(about.len(), 1, "one decision about line {number} in\n{}", self.stdout);
         about[0]
     }
+}
+
+/// Checks that `run` is a story that came out well: a table of these scenarios, in this order, with what
+/// happened in each.
+#[track_caller]
+fn assert_story(run: &Run, scenarios: &[(&str, &str)]) {
+    assert_eq!(run.status, Some(0), "{}{}", run.stdout, run.stderr);
+    let rows: Vec<Vec<&str>> = run
+        .stdout
+        .lines()
+        .skip(4)
+        .take_while(|line| !line.is_empty())
+        .map(|row| row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .collect();
+    let expected: Vec<_> =
+        scenarios.iter().map(|(scenario, happened)| vec![*scenario, *happened, *happened, "yes"]).collect();
+    assert_eq!(rows, expected);
+    let all = scenarios.len();
+    assert!(run.stdout.ends_with(&format!("\n{all} of {all} as expected\n")), "{}", run.stdout);
 }
 
 /// Checks that the example gives help that has `mention`, and refuses each of `wrong` with a reason and

@@ -1,0 +1,33 @@
+//! `examples/orders.rs`.
+
+use super::{assert_arguments, assert_story, run};
+
+#[test]
+fn every_scenario_of_the_story_comes_out_as_expected() {
+    let scenarios = [
+        ("an order", "201 executed; 1 call, 1 charge, 1 order"),
+        ("its retry", "201 replayed, same bytes; 1 call, 1 charge, 1 order"),
+        ("its key, another amount", "422 key reused; 1 call, 1 charge, 1 order"),
+        ("another order, during a slow call", "201 executed; 1 call, 1 charge, 1 order"),
+        ("a second caller, during that call", "409 in progress; 1 call, 1 charge, 0 orders"),
+        ("the slow one itself", "201 executed; 1 call, 1 charge, 1 order"),
+        ("its owner died: a retry", "409 in progress; 1 call, 1 charge, 0 orders"),
+        ("a retry after the lease", "201 executed, attempt 2; 2 calls, 1 charge, 1 order"),
+        ("an owner that was taken over commits", "409 lost, another runs; 2 calls, 1 charge, 0 orders"),
+        ("the one that took over commits", "201 executed, attempt 2; 2 calls, 1 charge, 1 order"),
+        ("the slow one tries again", "409 lost, another completed; 2 calls, 1 charge, 1 order"),
+        ("an owner commits", "201 executed; 1 call, 1 charge, 1 order"),
+        ("and once more, with the same ticket", "201 from before, same bytes; 1 call, 1 charge, 1 order"),
+        ("completed, then rolled back: a retry", "409 in progress; 1 call, 1 charge, 0 orders"),
+        ("its owner tries again", "201 executed; 1 call, 1 charge, 1 order"),
+        ("in a deferred transaction", "refused: no write lock; 1 call, 1 charge, 0 orders"),
+        ("in a transaction on another database", "refused: another database; 1 call, 1 charge, 0 orders"),
+        ("as it should be", "201 executed; 1 call, 1 charge, 1 order"),
+    ];
+    assert_story(&run::<&str>("orders", &[]), &scenarios);
+}
+
+#[test]
+fn help_is_given_and_bad_arguments_are_refused_without_a_panic() {
+    assert_arguments("orders", "play the story", &[&["x"], &["--helpful"], &["--help", "--help"]]);
+}
