@@ -2,7 +2,7 @@
 
 use crate::common::{Answer, START, asks_for, key, secs};
 use crate::shop::{
-    Shop, Stored, a_key, a_print, a_scope, begin, claim, claim_in, granted, order, reply, rows,
+    Shop, Stored, a_key, a_print, a_scope, begin, claim, claim_in, granted, no_savepoint, order, reply, rows,
 };
 use idempotency::{ClaimOutcome, Error, LostReason, Policy, Reply, State};
 
@@ -15,6 +15,7 @@ fn claim_row_and_reply_are_committed_together() {
     assert_eq!((claimed.attempt(), claimed.is_takeover(), claimed.checkpoint()), (1, false, None));
     order(&tx, "a book").expect("an order");
     let done = claimed.complete(reply(201, "it")).expect("held");
+    no_savepoint(&tx);
     assert_eq!(shop.stored().records.len(), 0, "nobody sees it before the commit");
     tx.commit().expect("a commit");
     assert_eq!(claim(&shop.store).expect("a store").completed(), done);
@@ -213,6 +214,7 @@ fn of_two_claims_of_one_key_in_one_transaction_the_second_hears_that_it_runs() {
     let first = granted(claim_in(&shop.store, &tx));
     let inside = Stored::read(&tx, "idempotency_");
     let second = claim_in(&shop.store, &tx).expect("a store");
+    no_savepoint(&tx);
     assert!(matches!(&second, ClaimOutcome::InProgress(running) if running.attempt == 1), "{second:?}");
     assert_eq!(Stored::read(&tx, "idempotency_"), inside);
     first.complete(reply(201, "it")).expect("held");

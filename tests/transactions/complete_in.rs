@@ -2,7 +2,7 @@
 
 use crate::common::{Answer, START, key, scope, secs};
 use crate::shop::{
-    Shop, Stored, a_key, a_print, a_scope, begin, claim, no_work, open, order, replayed, reply,
+    Shop, Stored, a_key, a_print, a_scope, begin, claim, no_savepoint, no_work, open, order, replayed, reply,
 };
 use idempotency::rusqlite::TransactionBehavior;
 use idempotency::{Completed, Error, LostReason, Policy, Reply, SqliteOptions, StoredResponse, Ticket};
@@ -28,6 +28,7 @@ fn refused(shop: &Shop, ticket: &Ticket, reply: impl Into<Reply>) -> Error {
     let error = shop.store.complete_in(&tx, ticket, reply).expect_err("it must be refused");
     assert!(!error.is_indefinite(), "{error:?}");
     assert_eq!(Stored::read(&tx, "idempotency_"), inside, "the transaction stays as it was");
+    no_savepoint(&tx);
     order(&tx, "a pear").expect("and can go on");
     tx.commit().expect("and be committed");
     let after = shop.stored();
@@ -45,6 +46,7 @@ fn the_reply_and_the_row_are_committed_together() {
     let tx = begin(&mut connection);
     order(&tx, "a book").expect("an order");
     let done = shop.store.complete_in(&tx, &ticket, reply(201, "it")).expect("held");
+    no_savepoint(&tx);
     assert_eq!(done.reply, reply(201, "it"));
     assert_eq!((done.created_at, done.completed_at), (START, START.saturating_add(secs(60))));
     assert_eq!(shop.column::<String>("state"), "in_progress", "others see nothing of it before the commit");

@@ -2,7 +2,7 @@
 //! left, even if it is committed all the same.
 
 use crate::common::Answer;
-use crate::shop::{Shop, begin, claim, claim_in, order, reply};
+use crate::shop::{Shop, begin, claim, claim_in, no_savepoint, order, reply};
 use idempotency::rusqlite::{self, Transaction};
 use idempotency::{Error, Reply, Ticket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,6 +55,7 @@ fn a_statement_of_the_stores_that_fails_half_way_leaves_nothing_if_the_caller_co
                 assert!(!error.is_indefinite() && !error.is_transient(), "{when} {what}: {error:?}");
                 assert!(matches!(error, Error::Other(_)), "{when} {what}: {error:?}");
                 assert_eq!(tx.is_autocommit(), ends_the_transaction, "{when} {what}");
+                no_savepoint(&tx);
                 let committed = tx.commit();
                 assert_eq!(committed.is_err(), ends_the_transaction, "{when} {what}: {committed:?}");
                 let after = shop.stored();

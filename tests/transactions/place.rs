@@ -2,7 +2,9 @@
 //! database.
 
 use crate::common::Answer;
-use crate::shop::{Shop, Stored, a_key, a_print, a_scope, begin, claim, claim_in, open, order, rows};
+use crate::shop::{
+    Shop, Stored, a_key, a_print, a_scope, begin, claim, claim_in, no_savepoint, open, order, rows,
+};
 use idempotency::rusqlite::{self, Connection, OpenFlags, Transaction, TransactionBehavior};
 use idempotency::{Error, Reply, SqliteStore, Ticket};
 
@@ -25,7 +27,7 @@ fn both_refused(
         assert!(!error.is_transient() && !error.is_indefinite(), "{about}: {error:?}");
     }
     assert_eq!(tx.total_changes(), changes, "{about}: something was written");
-    tx.execute_batch("RELEASE idempotency").expect_err("a savepoint was left open");
+    no_savepoint(tx);
 }
 
 fn no_write_lock(error: &Error) -> bool {

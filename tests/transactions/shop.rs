@@ -208,6 +208,12 @@ pub fn begin(connection: &mut Connection) -> Transaction<'_> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate).expect("the write lock")
 }
 
+/// Nothing of the store's own mark is left in a transaction of the application's.
+#[track_caller]
+pub fn no_savepoint(transaction: &Transaction<'_>) {
+    transaction.execute_batch("RELEASE idempotency").expect_err("a savepoint was left open");
+}
+
 pub fn order(connection: &Connection, item: &str) -> rusqlite::Result<usize> {
     connection.execute("INSERT INTO orders (item) VALUES (?1)", [item])
 }
