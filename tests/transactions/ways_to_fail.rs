@@ -51,7 +51,7 @@ fn not_recorded(answer: Answer, wanted: &Reply) -> Error {
 /// The lease is 90 s and the retention 24 h, so the record is gone an hour later.
 const RECORD_GONE: u64 = 90 + 25 * 60 * 60;
 
-pub const WAYS_TO_FAIL: [WayToFail; 21] = [
+pub const WAYS_TO_FAIL: [WayToFail; 22] = [
     ("an error", |shop| {
         let answer = shop.run(|tx| {
             order(tx, "a book").expect("an order");
@@ -151,6 +151,17 @@ pub const WAYS_TO_FAIL: [WayToFail; 21] = [
             })
         }));
         assert_eq!(unwound.expect_err("it goes on").downcast_ref(), Some(&"closed today"));
+    }),
+    ("a panic of what judges the reply", |shop| {
+        let judge = |_: &Reply| -> bool { std::panic::panic_any("no judgement") };
+        let store = shop.store.with_policy(Policy::new().failure_if(judge)).expect("a policy");
+        let unwound = catch_unwind(AssertUnwindSafe(|| {
+            run(&store, |tx| {
+                order(tx, "a book")?;
+                Ok::<_, rusqlite::Error>(reply(201, "it"))
+            })
+        }));
+        assert_eq!(unwound.expect_err("it goes on").downcast_ref(), Some(&"no judgement"));
     }),
     ("a panic after a rollback of its own", |shop| {
         let unwound = catch_unwind(AssertUnwindSafe(|| {

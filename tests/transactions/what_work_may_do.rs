@@ -97,6 +97,20 @@ fn work_on_a_lease_of_a_millisecond_is_recorded_however_long_it_takes() {
 }
 
 #[test]
+fn a_clock_that_steps_back_during_the_work_ends_nothing_and_the_reply_is_kept_for_its_retention_from_there() {
+    let shop = Shop::new();
+    shop.at(100);
+    let done = executed(shop.run(|tx| {
+        shop.at(0);
+        order(tx, "a book")?;
+        Ok::<_, rusqlite::Error>(reply(201, "it"))
+    }));
+    assert_eq!((done.created_at, done.completed_at), (START.saturating_add(secs(100)), START));
+    assert_eq!(done.expires_at, START.saturating_add(secs(24 * 60 * 60)));
+    assert_eq!(crate::shop::replayed(shop.run(no_work)), done);
+}
+
+#[test]
 fn settings_of_the_connections_set_up_do_not_break_the_store() {
     for statements in [
         "PRAGMA busy_timeout = 1",
