@@ -160,8 +160,9 @@ pub enum Error {
     /// made SQLite end it. No reply was recorded.
     #[error("the transaction was ended by the work inside it")]
     TransactionEnded {
-        /// Whether what was written until then was committed, the claim with it: then the claim stands until
-        /// its lease ends. Else none of it was kept. What the work wrote afterwards is its own.
+        /// Whether what was written until then was committed, or may have been, the claim with it: then the
+        /// claim stands until its lease ends. Else none of it was kept. What the work wrote afterwards is its
+        /// own.
         committed: bool,
     },
     /// The backend's clock can't be believed.

@@ -41,9 +41,14 @@ impl IdempotencyStore<SqliteBackend> {
     /// on the store's own connection: what it writes to the database and its reply are committed together, or
     /// not at all.
     ///
-    /// For work that is nothing but SQL: everybody who writes to the file waits until it ends, and the lease
-    /// plays no part. An effect elsewhere (a call, a mail) is not undone by a rollback; claim first and use
-    /// [`complete_in`](Self::complete_in) for that.
+    /// For work that is nothing but SQL: everybody who writes to the file waits until it ends. An effect
+    /// elsewhere (a call, a mail) is not undone by a rollback; claim first and use
+    /// [`complete_in`](Self::complete_in) for that. Nor may the work wait for others that use this store,
+    /// another thread or another store's work: they wait for it. Nobody takes over meanwhile, so the lease plays
+    /// no part, unless the work outlasts lease and retention together ([`Error::ClaimLost`]).
+    ///
+    /// The connection is the store's own and stays in use: what the work attaches to it, sets on it, or creates
+    /// as temporary, is there for all that follows.
     ///
     /// If `work` gives an `Err`, or a reply that is a failure by the [`Policy`](crate::Policy) (under
     /// [`Failures::Record`] none is), all is rolled back, whatever else the policy says of failures: the record
@@ -81,7 +86,8 @@ impl IdempotencyStore<SqliteBackend> {
     ///   [`Error::ReplyTooLarge`], a deferred constraint of the application's own as [`Error::Other`], or any
     ///   other of [`Claim::complete`](crate::Claim::complete).
     /// - With [`Error::TransactionEnded`]: the work has ended the transaction by itself. No reply was recorded.
-    ///   If it has committed, what it wrote until then is kept, and the claim stands until its lease ends.
+    ///   If it has committed, what it wrote until then is kept, and the claim stands until its lease ends; an
+    ///   error of the work's own is not given then. An `Err` after a rollback is [`RunError::Work`] as always.
     pub fn atomically<E>(
         &self,
         scope: &Scope,
@@ -164,7 +170,8 @@ impl IdempotencyStore<SqliteBackend> {
     /// - [`Error::ClaimLost`]: the claim is not its owner's any more; neither are its rows.
     /// - [`Error::AlreadyRecorded`]: this claim has completed before, and its rows were committed with the
     ///   reply that the error carries.
-    /// - [`Error::NoWriteLock`], [`Error::OtherDatabase`]: not a transaction that this can be done in.
+    /// - [`Error::NoWriteLock`], [`Error::OtherDatabase`]: not a transaction that this can be done in. A database
+    ///   is known by its store id, which a copy of the file has, too.
     /// - [`Error::ReplyTooLarge`], [`Error::HeadersTooLarge`]: complete with less.
     /// - Any other: it was not recorded.
     pub fn complete_in(
@@ -191,7 +198,7 @@ impl IdempotencyStore<SqliteBackend> {
     /// Complete the claim in the same transaction: a commit without that leaves the record in progress until
     /// its lease ends. While the transaction is open, use the store only by the methods that take it: any
     /// other that writes waits for the transaction to end, and fails as [`Error::Busy`]. It is as durable as
-    /// your connection's `synchronous`.
+    /// your connection's `synchronous`. A claim that is granted changes `last_insert_rowid`.
     ///
     /// ```
     /// # use idempotency::*;

@@ -6,6 +6,7 @@ mod evidence;
 mod exclusive;
 mod failure;
 mod library;
+mod mark;
 mod options;
 mod place;
 #[cfg(idempotency_planted)]

@@ -4,7 +4,7 @@ use crate::backend::sqlite::busy::{self, Naps};
 use crate::backend::sqlite::failure::{self, nothing_done};
 use crate::backend::sqlite::library;
 use crate::backend::sqlite::options::{Durability, SqliteOptions};
-use crate::backend::sqlite::sql::USE_WRITE_AHEAD_LOG;
+use crate::backend::sqlite::sql::{ALLOW_WRITES, USE_WRITE_AHEAD_LOG};
 use crate::error::BackendError;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
@@ -51,9 +51,23 @@ pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection
             of_the_callers_own => BackendError::other(of_the_callers_own),
         })?;
     }
-    let mut naps = Naps::new(options.busy_timeout);
-    connection.busy_handler(Some(move |earlier| naps.nap(earlier))).map_err(nothing_done)?;
+    wait_for_locks(&mut connection, options)?;
     Ok(connection)
+}
+
+fn wait_for_locks(connection: &mut Connection, options: &SqliteOptions) -> Result<(), BackendError> {
+    let mut naps = Naps::new(options.busy_timeout);
+    connection.busy_handler(Some(move |earlier| naps.nap(earlier))).map_err(nothing_done)
+}
+
+/// Takes a connection back that the application's work has had: what it may have set, and would fail every
+/// command from then on, is set again; false if it is of no use any more.
+pub(super) fn is_taken_back(connection: &mut Connection, options: &SqliteOptions) -> bool {
+    connection.is_autocommit()
+        // A statement that was not ended would hold its snapshot for ever.
+        && !connection.is_busy()
+        && wait_for_locks(connection, options).is_ok()
+        && connection.execute_batch(ALLOW_WRITES).is_ok()
 }
 
 /// Turns the file to write-ahead logging, and makes the connection as durable as `options` say.

@@ -17,6 +17,8 @@ pub(super) struct Evidence {
 enum Trace {
     /// A claim of this token, granted by this connection.
     Granted { token: FencingToken, writer: i64 },
+    /// Such a claim that was completed at once, in place of the row with the token `before`, if there was one.
+    Executed { token: FencingToken, writer: i64, before: Option<Value> },
     /// One record in place of another, the first as it was read: without its checkpoint.
     Put(Box<(Record, Record)>),
     /// The row with this token is gone.
@@ -37,6 +39,15 @@ pub(super) enum Verdict {
 impl Evidence {
     pub(super) fn granted(id: &RecordId, token: FencingToken, writer: i64) -> Self {
         Self { id: id.clone(), trace: Trace::Granted { token, writer } }
+    }
+
+    /// For a claim that this is the evidence of, and that was completed in the same transaction.
+    pub(super) fn completed_at_once(self, before: Option<Value>) -> Self {
+        let trace = match self.trace {
+            Trace::Granted { token, writer } => Trace::Executed { token, writer, before },
+            other => other,
+        };
+        Self { trace, ..self }
     }
 
     pub(super) fn put(id: &RecordId, before: Record, after: Record) -> Self {
@@ -66,9 +77,17 @@ impl Evidence {
             Trace::Granted { token, writer } => {
                 // Another connection may have drawn the same number meanwhile. Whoever owns the key now, if it
                 // is not this claim, then this claim owns nothing.
-                let own = (Value::Integer(token.get()), Value::Integer(*writer));
-                if session.owner(&self.id)? == Some(own) { Verdict::Stands } else { Verdict::NotDone }
+                match session.owner(&self.id)? {
+                    Some(owner) if owner == own(*token, *writer) => Verdict::Stands,
+                    _ => Verdict::NotDone,
+                }
             }
+            Trace::Executed { token, writer, before } => match session.owner(&self.id)? {
+                Some(owner) if owner == own(*token, *writer) => Verdict::Stands,
+                owner if owner.as_ref().map(|(token, _)| token) == before.as_ref() => Verdict::NotDone,
+                // The record may have been replaced since, and what was written with it stand.
+                _ => Verdict::Unclear,
+            },
             Trace::Put(records) => {
                 let (before, after) = &**records;
                 let columns = if after.checkpoint.is_some() {
@@ -92,4 +111,9 @@ impl Evidence {
             },
         })
     }
+}
+
+/// What `read_owner` gives for a claim.
+fn own(token: FencingToken, writer: i64) -> (Value, Value) {
+    (Value::Integer(token.get()), Value::Integer(writer))
 }

@@ -22,13 +22,21 @@ impl<T> Exclusive<T> {
     /// the holder runs, and would wait for itself.
     pub(super) fn lock(&self) -> Result<Turn<'_, T>, BackendError> {
         let address = std::ptr::from_ref(&self.0).addr();
-        if HELD.with_borrow(|held| held.contains(&address)) {
+        let mut is_held = false;
+        note(|held| is_held = held.contains(&address));
+        if is_held {
             return Err(BackendError::reentrant());
         }
         let guard = self.0.lock();
-        HELD.with_borrow_mut(|held| held.push(address));
+        note(|held| held.push(address));
         Ok(Turn { guard, address })
     }
+}
+
+/// Looks at what this thread holds, or notes it down. A thread that goes down has lost its notes, and runs none
+/// of the application's code under a turn any more.
+fn note(change: impl FnOnce(&mut Vec<usize>)) {
+    let _going_down = HELD.try_with(|held| change(&mut held.borrow_mut()));
 }
 
 /// A thread's turn; ends when it is dropped.
@@ -39,7 +47,7 @@ pub(super) struct Turn<'e, T> {
 
 impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
-        HELD.with_borrow_mut(|held| held.retain(|address| *address != self.address));
+        note(|held| held.retain(|address| *address != self.address));
     }
 }
 

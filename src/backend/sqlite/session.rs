@@ -125,13 +125,17 @@ impl<'s> Session<'s> {
     /// Never below the wall clock: the file's content may be replaced by an older one while it is open, as
     /// SQLite's backup does, and then the counter alone would grant a token again.
     fn next_token(&self) -> Result<Option<FencingToken>, BackendError> {
-        let last: Option<i64> = self
-            .statement(&self.statements.read_last_token)?
+        let next = self.last_token()?.checked_add(1).and_then(FencingToken::new);
+        Ok(next.map(|next| next.max(FencingToken::at_wall_clock())))
+    }
+
+    /// The highest token that was granted, or 0.
+    pub(super) fn last_token(&self) -> Result<i64, BackendError> {
+        self.statement(&self.statements.read_last_token)?
             .query_row([], |row| row.get(0))
             .optional()
-            .map_err(nothing_done)?;
-        let next = last.ok_or(COUNTER_GONE)?.checked_add(1).and_then(FencingToken::new);
-        Ok(next.map(|next| next.max(FencingToken::at_wall_clock())))
+            .map_err(nothing_done)?
+            .ok_or(COUNTER_GONE)
     }
 
     fn count_token(&self, token: FencingToken) -> Result<(), BackendError> {

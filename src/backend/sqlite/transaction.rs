@@ -2,14 +2,16 @@
 //! and the application's with the store's commands in it.
 
 use crate::backend::sqlite::SqliteBackend;
-use crate::backend::sqlite::evidence::{Evidence, Verdict};
+use crate::backend::sqlite::exclusive::Turn;
 use crate::backend::sqlite::failure::{is_of_the_file, nothing_done};
+use crate::backend::sqlite::mark::Mark;
 use crate::backend::sqlite::session::Session;
-use crate::backend::sqlite::sql::{BACK_TO_MARK, CLEAR_MARK, NO_WRITER, SET_MARK};
-use crate::backend::sqlite::writer::Ending;
+use crate::backend::sqlite::sql::{NO_WRITER, ROLL_BACK};
+use crate::backend::sqlite::writer::{Ending, Writer};
 use crate::error::{BackendError, Error};
 use crate::key::RecordId;
 use crate::outcome::{Completed, Outcome};
+use crate::record::FencingToken;
 use crate::reply::Reply;
 use crate::time::Period;
 use crate::transition::Command;
@@ -29,6 +31,15 @@ pub(crate) enum Atomic<S> {
     Committed(S),
 }
 
+/// The writer while its connection is at the work's disposal: taken back at the end, by a panic too.
+struct Loan<'w>(Turn<'w, Writer>);
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        self.0.take_back();
+    }
+}
+
 impl SqliteBackend {
     /// Claims by `claim`, runs `work`, and completes with what it gives, all in one transaction. All others
     /// wait meanwhile.
@@ -40,16 +51,21 @@ impl SqliteBackend {
         work: impl FnOnce(&Transaction<'_>) -> Result<Reply, S>,
     ) -> Result<Atomic<S>, BackendError> {
         let mut unrecorded = None;
-        let atomic = self.writer()?.in_transaction(|session, transaction, now| {
+        let mut is_ended = false;
+        let mut loan = Loan(self.writer()?);
+        let atomic = loan.0.in_transaction(|session, transaction, now| {
+            let before = session.owner(id)?.map(|(token, _)| token);
             let claimed = session.execute(id, claim, now)?;
             let (Outcome::Claimed(grant), Some(evidence)) = (&claimed.outcome, claimed.written) else {
                 return Ok(Ending::RollBack(Atomic::Answered(claimed.outcome)));
             };
             // Ending the transaction takes the mark away, even if the work begins another one.
-            transaction.execute_batch(SET_MARK).map_err(nothing_done)?;
+            let mark = Mark::of(session);
+            mark.set(transaction).map_err(nothing_done)?;
             let worked = work(transaction);
-            if transaction.execute_batch(CLEAR_MARK).is_err() {
-                let committed = !matches!(Evidence::judge(&[evidence], session), Ok(Verdict::NotDone));
+            if mark.clear(transaction).is_err() {
+                is_ended = true;
+                let committed = is_committed(session, transaction, grant.token);
                 return Ok(Ending::RollBack(match worked {
                     Ok(reply) => Atomic::NotRecorded(reply, Error::TransactionEnded { committed }),
                     Err(stop) if committed => Atomic::Committed(stop),
@@ -63,21 +79,28 @@ impl SqliteBackend {
             unrecorded = Some(reply.clone());
             let complete = Command::Complete { token: grant.token, reply: reply.clone(), retention };
             Ok(match session.execute(id, &complete, session.now()?)?.outcome {
-                Outcome::Recorded(completed) => Ending::Commit(Atomic::Completed(completed), vec![evidence]),
+                Outcome::Recorded(completed) => {
+                    let evidence = evidence.completed_at_once(before);
+                    Ending::Commit(Atomic::Completed(completed), vec![evidence])
+                }
                 Outcome::Lost(reason) => {
                     Ending::RollBack(Atomic::NotRecorded(reply, Error::ClaimLost(reason)))
                 }
                 _ => return Err(BackendError::bug("a completion was answered as another command")),
             })
         });
+        if is_ended {
+            // Outside of a transaction the work may have set anything.
+            loan.0.give_up();
+        }
         match (atomic, unrecorded) {
             (Err(error), Some(reply)) => Ok(Atomic::NotRecorded(reply, error.into())),
             (atomic, _) => atomic,
         }
     }
 
-    /// Executes `command` in a transaction of the application's, which ends it. On an error nothing of it is
-    /// left in there.
+    /// Executes `command` in a transaction of the application's, whose end is its own affair. On an error
+    /// nothing of the command is left in there.
     pub(crate) fn execute_in(
         &self,
         transaction: &Transaction<'_>,
@@ -85,12 +108,15 @@ impl SqliteBackend {
         command: &Command,
     ) -> Result<Outcome, BackendError> {
         let session = self.session_in(transaction)?;
-        transaction.execute_batch(SET_MARK).map_err(nothing_done)?;
+        let mark = Mark::of(&session);
+        // It fails if a statement of the application's own is still writing; to SQLite that is "busy", but no
+        // waiting helps.
+        mark.set(transaction).map_err(BackendError::other)?;
         let done = session.now().and_then(|now| session.execute(id, command, now));
         if done.is_err() && !transaction.is_autocommit() {
-            transaction.execute_batch(BACK_TO_MARK).map_err(nothing_done)?;
+            mark.go_back(transaction).map_err(nothing_done)?;
         }
-        let cleared = transaction.execute_batch(CLEAR_MARK).map_err(nothing_done);
+        let cleared = mark.clear(transaction).map_err(nothing_done);
         done.and_then(|done| cleared.map(|()| done.outcome))
     }
 
@@ -119,4 +145,13 @@ impl SqliteBackend {
             })?;
         if store_id == *self.store_id.as_bytes() { Ok(session) } else { Err(BackendError::other_database()) }
     }
+}
+
+/// Whether a transaction that its work has ended was committed, or may have been. What the work has begun since
+/// is rolled back.
+fn is_committed(session: &Session<'_>, transaction: &Transaction<'_>, granted: FencingToken) -> bool {
+    let is_over = transaction.is_autocommit() || transaction.execute_batch(ROLL_BACK).is_ok();
+    // The counter has moved with the claim, and never goes back.
+    let is_undone = is_over && session.last_token().is_ok_and(|last| last < granted.get());
+    !is_undone
 }

@@ -165,13 +165,26 @@ impl Writer {
         }
     }
 
+    /// Takes the connection back from work of the application's, or gives it up.
+    pub(super) fn take_back(&mut self) {
+        let place = &self.place;
+        self.open = self.open.take().and_then(|mut open| {
+            connection::is_taken_back(&mut open.connection, &place.options).then_some(open)
+        });
+    }
+
+    /// Closes the connection: the next command opens another one.
+    pub(super) fn give_up(&mut self) {
+        self.open = None;
+    }
+
     /// Finds out what became of a commit that failed with `error`, having `written` that.
     ///
     /// Its pages may lie in the write-ahead log all the same, behind the last commit that counts, and come to
     /// life by a recovery. A new commit overwrites them, or stands behind them if they have come to life
     /// already; what is read after it is what stays.
     fn settle(&mut self, written: &[Evidence], error: rusqlite::Error) -> Result<(), BackendError> {
-        self.open = None;
+        self.give_up();
         // Opening makes that commit.
         match self.session().and_then(|session| Evidence::judge(written, &session)) {
             Ok(Verdict::Stands) => Ok(()),
