@@ -54,8 +54,8 @@ pub enum Error {
     #[error("the claim is lost: {0}")]
     ClaimLost(LostReason),
     /// Only from [`complete_in`](crate::IdempotencyStore#method.complete_in) and the like: this claim has
-    /// completed before, in a transaction that was committed, and its reply is this one. Roll back: what the
-    /// transaction would write now stands there already.
+    /// completed before, in a transaction that was committed, or earlier in this very one, and this is its
+    /// reply. Nothing was written; roll back.
     #[error("this claim has completed before")]
     AlreadyRecorded(Completed),
     /// The reply's payload is over the policy's limit. The claim stands.
@@ -82,7 +82,8 @@ pub enum Error {
         /// The most it may have.
         max: usize,
     },
-    /// The store could not be had in time. Nothing was done; try again.
+    /// The store could not be had in time: another connection has the file's lock, or a transaction of your own
+    /// that is still open. Nothing was done; try again.
     #[error("the store is busy")]
     Busy(#[source] Option<Source>),
     /// The store can't be reached. Nothing was done; try again.
@@ -189,13 +190,16 @@ impl Error {
         Self::Indefinite(Some(Source::new(WrongAnswer)))
     }
 
-    /// Whether the same call may succeed if it is made again a little later.
+    /// Whether the same call may succeed if it is made again a little later: [`Busy`](Self::Busy) and
+    /// [`Unavailable`](Self::Unavailable). Where it is [indefinite](Self::is_indefinite), asking again tells
+    /// more, too.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Busy(_) | Self::Unavailable(_))
     }
 
-    /// Whether it may have been done all the same.
+    /// Whether it may have been done all the same: [`Indefinite`](Self::Indefinite), and
+    /// [`TransactionEnded`](Self::TransactionEnded) by a commit.
     #[must_use]
     pub const fn is_indefinite(&self) -> bool {
         matches!(self, Self::Indefinite(_) | Self::TransactionEnded { committed: true })

@@ -2,6 +2,7 @@
 
 use crate::answer::{IN_PROGRESS_STATUS, InProgress, MISMATCH_STATUS};
 use crate::error::Error;
+use crate::key::KeyError;
 use crate::outcome::{Completed, FingerprintMismatch};
 use crate::reply::Reply;
 
@@ -69,6 +70,32 @@ pub enum RunError<E> {
         #[source]
         error: Error,
     },
+}
+
+impl<E> From<KeyError> for RunError<E> {
+    fn from(error: KeyError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl<E: From<Error>> RunError<E> {
+    /// The error of work or store, for a caller with one type for both; a reply that was not recorded is
+    /// dropped.
+    ///
+    /// ```
+    /// # use idempotency::*;
+    /// type Any = Box<dyn std::error::Error + Send + Sync>;
+    ///
+    /// fn answer(ran: Result<Ran, RunError<Any>>) -> Result<Ran, Any> {
+    ///     Ok(ran.map_err(RunError::into_error)?)
+    /// }
+    /// ```
+    pub fn into_error(self) -> E {
+        match self {
+            Self::Work(error) => error,
+            Self::Store(error) | Self::NotRecorded { error, .. } => error.into(),
+        }
+    }
 }
 
 impl<E> RunError<E> {

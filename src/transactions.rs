@@ -5,9 +5,12 @@
 //!
 //! | | claim, work and completion | while the work runs, others on the file | a second caller meanwhile |
 //! | --- | --- | --- | --- |
-//! | [`atomically`](IdempotencyStore::atomically) | one transaction, on the store's connection | wait, if they write | waits, then gets the reply |
+//! | [`atomically`](IdempotencyStore::atomically) | one transaction, on the store's connection | wait, if they write or use this very store | waits, then gets the reply |
 //! | [`complete_in`](IdempotencyStore::complete_in) | the claim by itself; business rows and completion in one, on yours | go on, until that one begins | hears "in progress" |
 //! | [`try_claim_in`](IdempotencyStore::try_claim_in) | one transaction, on yours | wait, if they write | waits, then gets the reply |
+//!
+//! Who waits for another connection's transaction waits for the busy timeout at the most, 5 seconds by default,
+//! and then fails as [`Error::Busy`]. Threads that use one store wait in line, however long it takes.
 //!
 //! So: `atomically` for work that is nothing but SQL; `try_claim_in` for the same where a connection of your
 //! own has the transaction already; `complete_in` for everything slow, or that calls others.
@@ -26,7 +29,7 @@ use crate::reply::Reply;
 use crate::store::{IdempotencyStore, SqliteStore};
 use crate::transition::Command;
 use bytes::Bytes;
-use rusqlite::Transaction;
+use rusqlite::{Connection, Transaction};
 use std::fmt;
 
 /// Why work ended without a reply to record.
@@ -47,8 +50,9 @@ impl IdempotencyStore<SqliteBackend> {
     /// another thread or another store's work: they wait for it. Nobody takes over meanwhile, so the lease plays
     /// no part, unless the work outlasts lease and retention together ([`Error::ClaimLost`]).
     ///
-    /// The connection is the store's own and stays in use: what the work attaches to it, sets on it, or creates
-    /// as temporary, is there for all that follows.
+    /// The connection is the store's own, with what
+    /// [`with_connection_setup`](crate::SqliteOptions::with_connection_setup) has set on it, and stays in use:
+    /// what the work attaches, sets, or creates as temporary is there for all that follows.
     ///
     /// If `work` gives an `Err`, or a reply that is a failure by the [`Policy`](crate::Policy) (under
     /// [`Failures::Record`] none is), all is rolled back, whatever else the policy says of failures: the record
@@ -133,13 +137,19 @@ impl IdempotencyStore<SqliteBackend> {
     }
 
     /// Completes the claim of `ticket` in a transaction of yours, so that the reply is committed together with
-    /// what else you write there. `transaction` is on the database that this store is in, and began as
-    /// `IMMEDIATE`.
+    /// what else you write there. `transaction` is a `&Transaction` (or `&Savepoint`) on the database that this
+    /// store is in, and began as `IMMEDIATE`.
     ///
     /// The claim was made before, by [`try_claim`](Self::try_claim), and has a commit of its own: others hear
     /// "in progress", and slow work holds no lock. Keep the claim until you know that your commit succeeded;
     /// if you roll back, or die, the record stands in progress under its lease. It is as durable as your
     /// connection's `synchronous`.
+    ///
+    /// While your transaction is open, use the store only by the methods that take it. Any other that writes
+    /// waits for its end, and fails as [`Error::Busy`]: roll back first, then abandon the claim, say.
+    ///
+    /// Whatever `reply` says is recorded, a failure too; ask [`Policy::is_failure`](crate::Policy::is_failure)
+    /// before.
     ///
     /// ```
     /// # use idempotency::*;
@@ -166,17 +176,19 @@ impl IdempotencyStore<SqliteBackend> {
     /// ```
     ///
     /// # Errors
-    /// Each means: roll back. This method has written nothing.
-    /// - [`Error::ClaimLost`]: the claim is not its owner's any more; neither are its rows.
-    /// - [`Error::AlreadyRecorded`]: this claim has completed before, and its rows were committed with the
-    ///   reply that the error carries.
+    /// This method has written nothing. Each means: roll back, but for a reply that is too large.
+    /// - [`Error::ReplyTooLarge`], [`Error::HeadersTooLarge`]: call it again with less, in the same transaction.
+    /// - [`Error::ClaimLost`]: the claim is not its owner's any more; neither are its rows. Ask
+    ///   [`try_claim`](Self::try_claim) again: it has the reply of whoever took over, or will have. If the
+    ///   record is gone, the effect of slow work is on record nowhere.
+    /// - [`Error::AlreadyRecorded`]: this claim has completed before, in a transaction that was committed, or
+    ///   earlier in this very one. The error carries the reply.
     /// - [`Error::NoWriteLock`], [`Error::OtherDatabase`]: not a transaction that this can be done in. A database
     ///   is known by its store id, which a copy of the file has, too.
-    /// - [`Error::ReplyTooLarge`], [`Error::HeadersTooLarge`]: complete with less.
     /// - Any other: it was not recorded.
     pub fn complete_in(
         &self,
-        transaction: &Transaction<'_>,
+        transaction: &Connection,
         ticket: &Ticket,
         reply: impl Into<Reply>,
     ) -> Result<Completed, Error> {
@@ -192,11 +204,12 @@ impl IdempotencyStore<SqliteBackend> {
     }
 
     /// Claims in a transaction of yours, as [`try_claim`](Self::try_claim) does in one of the store's. If it is
-    /// rolled back, there never was a claim. `transaction` is on the database that this store is in, and began
-    /// as `IMMEDIATE`.
+    /// rolled back, there never was a claim. `transaction` is a `&Transaction` or `&Savepoint` on the database
+    /// that this store is in, and began as `IMMEDIATE`.
     ///
-    /// Complete the claim in the same transaction: a commit without that leaves the record in progress until
-    /// its lease ends. While the transaction is open, use the store only by the methods that take it: any
+    /// **Complete the claim in the same transaction, and roll back if that fails.** A commit without it keeps
+    /// your rows and leaves the record in progress: once its lease is over, a takeover writes them again. What
+    /// you are answered holds once the transaction is committed, so acknowledge nothing before. While the transaction is open, use the store only by the methods that take it: any
     /// other that writes waits for the transaction to end, and fails as [`Error::Busy`]. It is as durable as
     /// your connection's `synchronous`. A claim that is granted changes `last_insert_rowid`.
     ///
@@ -225,12 +238,45 @@ impl IdempotencyStore<SqliteBackend> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// Many in one transaction, each with a savepoint, so that one that fails takes none along:
+    /// ```
+    /// # use idempotency::*;
+    /// # use idempotency::rusqlite::{Connection, TransactionBehavior};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("shop.db");
+    /// # let (store, scope) = (IdempotencyStore::open(&path)?, Scope::new("queue")?);
+    /// # let mut connection = Connection::open(&path)?;
+    /// # connection.execute_batch("CREATE TABLE orders (amount INTEGER CHECK (amount > 0))")?;
+    /// # let events = [("event 1", 5), ("event 2", -1), ("event 1", 5)];
+    /// let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    /// let mut to_acknowledge = Vec::new();
+    /// for (id, amount) in events {
+    ///     let savepoint = transaction.savepoint()?; // rolled back where it is dropped without a commit
+    ///     let (key, fingerprint) = (IdempotencyKey::new(id)?, Fingerprint::builder().finish());
+    ///     if let ClaimOutcome::Claimed(claim) = store.try_claim_in(&savepoint, &scope, &key, &fingerprint)? {
+    ///         if savepoint.execute("INSERT INTO orders VALUES (?1)", [amount]).is_err() {
+    ///             continue;
+    ///         }
+    ///         if claim.complete(Reply::Marker).is_err() {
+    ///             continue;
+    ///         }
+    ///     }
+    ///     savepoint.commit()?;
+    ///     to_acknowledge.push(id);
+    /// }
+    /// transaction.commit()?; // and now acknowledge them
+    /// assert_eq!(to_acknowledge, ["event 1", "event 1"]);
+    /// # let orders: i64 = connection.query_row("SELECT count(*) FROM orders", [], |row| row.get(0))?;
+    /// # assert_eq!(orders, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Nothing was granted, and nothing was written. [`Error::NoWriteLock`], [`Error::OtherDatabase`]: not a
     /// transaction that this can be done in. Any other as [`try_claim`](Self::try_claim); none is indefinite.
     pub fn try_claim_in<'t>(
         &self,
-        transaction: &'t Transaction<'_>,
+        transaction: &'t Connection,
         scope: &Scope,
         key: &IdempotencyKey,
         fingerprint: &Fingerprint,
@@ -252,7 +298,7 @@ impl IdempotencyStore<SqliteBackend> {
 #[must_use = "a commit without `complete` leaves the record in progress until its lease ends"]
 pub struct TxClaim<'t> {
     store: SqliteStore,
-    transaction: &'t Transaction<'t>,
+    transaction: &'t Connection,
     ticket: Ticket,
     checkpoint: Option<Bytes>,
 }
@@ -286,7 +332,8 @@ impl TxClaim<'_> {
     /// called again with less.
     ///
     /// # Errors
-    /// As [`complete_in`](IdempotencyStore::complete_in).
+    /// As [`complete_in`](IdempotencyStore::complete_in). Do not commit then: your rows would be kept without
+    /// the completion, and written again by a takeover.
     pub fn complete(&self, reply: impl Into<Reply>) -> Result<Completed, Error> {
         self.store.complete_in(self.transaction, &self.ticket, reply)
     }

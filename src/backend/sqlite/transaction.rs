@@ -15,7 +15,7 @@ use crate::record::FencingToken;
 use crate::reply::Reply;
 use crate::time::Period;
 use crate::transition::Command;
-use rusqlite::{Transaction, TransactionState};
+use rusqlite::{Connection, Transaction, TransactionState};
 
 /// What came of a claim, the work under it, and its completion, in one transaction.
 pub(crate) enum Atomic<S> {
@@ -103,7 +103,7 @@ impl SqliteBackend {
     /// nothing of the command is left in there.
     pub(crate) fn execute_in(
         &self,
-        transaction: &Transaction<'_>,
+        transaction: &Connection,
         id: &RecordId,
         command: &Command,
     ) -> Result<Outcome, BackendError> {
@@ -122,7 +122,7 @@ impl SqliteBackend {
 
     /// This store on the connection of `transaction`, if that is on the store's database and holds its write
     /// lock.
-    fn session_in<'s>(&'s self, transaction: &'s Transaction<'_>) -> Result<Session<'s>, BackendError> {
+    fn session_in<'s>(&'s self, transaction: &'s Connection) -> Result<Session<'s>, BackendError> {
         self.refuse_a_fork()?;
         if self.place.options.read_only {
             return Err(BackendError::read_only());
