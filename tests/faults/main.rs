@@ -1,0 +1,19 @@
+//! A disk that fails under the store: what was acknowledged is there; what was refused is not; what is called
+//! indefinite is there or not, never half.
+
+#![cfg(feature = "sqlite")]
+
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "shared by test files that use different parts of it")]
+mod common;
+
+mod bench;
+mod commits;
+mod elsewhere;
+mod everywhere;
+mod opening;
+mod rivals;
+mod scenarios;
+mod shim;
+mod truth;
+mod vfs;
