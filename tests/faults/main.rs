@@ -15,5 +15,6 @@ mod opening;
 mod rivals;
 mod scenarios;
 mod shim;
+mod swallowed;
 mod truth;
 mod vfs;
