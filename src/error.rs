@@ -162,8 +162,9 @@ pub enum Error {
     #[error("the transaction was ended by the work inside it")]
     TransactionEnded {
         /// Whether what was written until then was committed, or may have been, the claim with it: then the
-        /// claim stands until its lease ends. Else none of it was kept. What the work wrote afterwards is its
-        /// own.
+        /// claim stands until its lease ends, and what the work wrote afterwards is its own. Else it was rolled
+        /// back, and nothing that the work wrote is kept: whatever it would have committed after that was
+        /// denied.
         committed: bool,
     },
     /// The backend's clock can't be believed.

@@ -51,8 +51,13 @@ impl IdempotencyStore<SqliteBackend> {
     /// no part, unless the work outlasts lease and retention together ([`Error::ClaimLost`]).
     ///
     /// The connection is the store's own, with what
-    /// [`with_connection_setup`](crate::SqliteOptions::with_connection_setup) has set on it, and stays in use:
-    /// what the work attaches, sets, or creates as temporary is there for all that follows.
+    /// [`with_connection_setup`](crate::SqliteOptions::with_connection_setup) has set on it: functions,
+    /// collations, `foreign_keys` (on by default in the SQLite of the feature `bundled`). What the work attaches
+    /// or creates as temporary does not stay; other settings may.
+    ///
+    /// If the work does not notice that SQLite has rolled its transaction back, as on a full disk, and goes on,
+    /// each further commit is denied. What it writes to an attached file is committed with the rest only as long
+    /// as nothing fails: in write-ahead logging each file has a commit of its own (SQLite, "ATTACH DATABASE").
     ///
     /// If `work` gives an `Err`, or a reply that is a failure by the [`Policy`](crate::Policy) (under
     /// [`Failures::Record`] none is), all is rolled back, whatever else the policy says of failures: the record
@@ -148,6 +153,9 @@ impl IdempotencyStore<SqliteBackend> {
     /// While your transaction is open, use the store only by the methods that take it. Any other that writes
     /// waits for its end, and fails as [`Error::Busy`]: roll back first, then abandon the claim, say.
     ///
+    /// If your commit fails, it may stand all the same. Call this again in a new transaction:
+    /// [`Error::AlreadyRecorded`] says that it does.
+    ///
     /// Whatever `reply` says is recorded, a failure too; ask [`Policy::is_failure`](crate::Policy::is_failure)
     /// before.
     ///
@@ -176,15 +184,16 @@ impl IdempotencyStore<SqliteBackend> {
     /// ```
     ///
     /// # Errors
-    /// This method has written nothing. Each means: roll back, but for a reply that is too large.
+    /// This method has written nothing; only where [`Error::is_indefinite`] it could not be undone. Each means:
+    /// roll back, but for a reply that is too large. SQLite may have rolled back already; then the transaction is
+    /// over (`is_autocommit`).
     /// - [`Error::ReplyTooLarge`], [`Error::HeadersTooLarge`]: call it again with less, in the same transaction.
     /// - [`Error::ClaimLost`]: the claim is not its owner's any more; neither are its rows. Ask
     ///   [`try_claim`](Self::try_claim) again: it has the reply of whoever took over, or will have. If the
     ///   record is gone, the effect of slow work is on record nowhere.
     /// - [`Error::AlreadyRecorded`]: this claim has completed before, in a transaction that was committed, or
     ///   earlier in this very one. The error carries the reply.
-    /// - [`Error::NoWriteLock`], [`Error::OtherDatabase`]: not a transaction that this can be done in. A database
-    ///   is known by its store id, which a copy of the file has, too.
+    /// - [`Error::NoWriteLock`], [`Error::OtherDatabase`]: not a transaction that this can be done in.
     /// - Any other: it was not recorded.
     pub fn complete_in(
         &self,
@@ -272,8 +281,9 @@ impl IdempotencyStore<SqliteBackend> {
     /// ```
     ///
     /// # Errors
-    /// Nothing was granted, and nothing was written. [`Error::NoWriteLock`], [`Error::OtherDatabase`]: not a
-    /// transaction that this can be done in. Any other as [`try_claim`](Self::try_claim); none is indefinite.
+    /// Roll back. Nothing was granted, and nothing was written; only where [`Error::is_indefinite`] it could not
+    /// be undone. [`Error::NoWriteLock`], [`Error::OtherDatabase`]: not a transaction that this can be done in.
+    /// Any other as [`try_claim`](Self::try_claim).
     pub fn try_claim_in<'t>(
         &self,
         transaction: &'t Connection,

@@ -6,7 +6,7 @@ mod evidence;
 mod exclusive;
 mod failure;
 mod library;
-mod mark;
+mod open;
 mod options;
 mod place;
 #[cfg(idempotency_planted)]
@@ -17,6 +17,7 @@ mod schema;
 mod session;
 mod sql;
 mod transaction;
+mod watch;
 mod writer;
 
 pub use self::options::{Durability, SqliteOptions};
@@ -47,13 +48,16 @@ const SWEEP_BATCH: usize = 1_000;
 pub struct SqliteBackend {
     writer: Exclusive<Writer>,
     store_id: StoreId,
+    /// As SQLite names it; none if its name is no UTF-8.
+    file: Option<String>,
     // Behind the writer, so that its connection is closed when the process is told so.
     place: Arc<Place>,
 }
 
 impl SqliteBackend {
     /// Opens the store in the file at `path`, and makes file and tables if they are not there. To SQLite, a
-    /// path that starts with `file:` is a URI.
+    /// path that starts with `file:` is a URI; give it an absolute path, since the file is opened again after a
+    /// commit that failed, and no `cache=shared`, whose locks are not waited for.
     ///
     /// # Errors
     /// Nothing is kept open after any of them:
@@ -71,8 +75,8 @@ impl SqliteBackend {
     ///   with.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, Error> {
         let place = Arc::new(Place::new(path.as_ref(), options)?);
-        let writer = Writer::open(Arc::clone(&place))?;
-        Ok(Self { store_id: writer.store_id(), writer: Exclusive::new(writer), place })
+        let writer = Writer::new(Arc::clone(&place))?;
+        Ok(Self { store_id: writer.store_id(), file: writer.file(), writer: Exclusive::new(writer), place })
     }
 
     /// This thread's turn with the writer.

@@ -93,3 +93,14 @@ fn a_handle_that_can_not_settle_a_commit_yet_answers_as_one_that_has_done_nothin
         }
     }
 }
+
+/// No file system of SQLite's own says so of a sync; a VFS of the application's may.
+#[test]
+fn a_commit_whose_sync_is_called_busy_is_settled_like_any_other() {
+    for setting in Setting::ALL {
+        for nth in [1, 2] {
+            let fault = Fault::of(&[Operation::Sync], File::Wal).from(nth).with_code(ffi::SQLITE_BUSY);
+            check(&ALL[0], fault, setting);
+        }
+    }
+}

@@ -7,6 +7,7 @@
 #[expect(dead_code, reason = "shared by test files that use different parts of it")]
 mod common;
 
+mod attached;
 mod bench;
 mod commits;
 mod elsewhere;

@@ -248,3 +248,10 @@ fn a_release_that_came_to_life_and_was_followed_by_a_rivals_claim_is_not_called_
         assert_eq!(anew.claimed().attempt(), 1);
     });
 }
+
+#[test]
+fn rows_that_came_to_life_and_whose_reply_a_rival_has_forgotten_are_not_called_undone() {
+    removed_after_it_came_to_life("atomically", |rival| {
+        assert!(rival.forget(&scope(SCOPE), &key("a")).expect("a sound disk"));
+    });
+}

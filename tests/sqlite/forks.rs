@@ -243,6 +243,45 @@ fn a_fork_of_a_process_that_has_the_file_open_is_not_granted_what_others_are_gra
     );
 }
 
+/// The child must not commit what the parent commits as well.
+#[test]
+fn work_that_forks_is_committed_by_the_parent_only() {
+    alone("forks::work_that_forks_is_committed_by_the_parent_only", || {
+        let folder = folder();
+        let path = folder.path().join("store.db");
+        let store = open(&path, SqliteOptions::new()).expect("a fresh store");
+        let other = Connection::open(&path).expect("the file");
+        other.execute_batch("CREATE TABLE orders (who TEXT)").expect("a table");
+        let mut process = -1;
+        let ran = store.atomically(&scope("a"), &key("k"), &asks_for("x"), |transaction| {
+            // SAFETY: as in `Fork::start`.
+            process = unsafe { fork() };
+            assert!(process >= 0, "the process can't be forked");
+            let who = if process == 0 {
+                "the child"
+            } else {
+                // So that the child would be the first to commit.
+                assert_eq!(Fork(process).wait(), AS_IT_SHOULD_BE);
+                "the parent"
+            };
+            transaction.execute("INSERT INTO orders VALUES (?1)", [who])?;
+            Ok::<_, rusqlite::Error>(Reply::Marker)
+        });
+        if process == 0 {
+            let is_refused = ran.is_err_and(|error| matches!(error.store_error(), Some(Error::Forked)));
+            // SAFETY: as in `Fork::start`.
+            unsafe { _exit(if is_refused { AS_IT_SHOULD_BE } else { OPENED_AGAIN }.into()) }
+        }
+        drop(ran.expect("the parent's work"));
+        let who: Vec<String> = other
+            .prepare("SELECT who FROM orders")
+            .and_then(|mut rows| rows.query_map([], |row| row.get(0))?.collect())
+            .expect("orders");
+        assert_eq!(who, ["the parent"]);
+        claim(&store, "new").release().expect("the parent's store works on");
+    });
+}
+
 fn pipe() -> (PipeWriter, PipeReader) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     (writer, reader)

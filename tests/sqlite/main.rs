@@ -21,6 +21,7 @@ mod leftovers;
 mod library;
 mod locks;
 mod log;
+mod moved;
 mod opening;
 #[cfg(unix)]
 mod ordinary_user;

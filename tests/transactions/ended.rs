@@ -5,36 +5,65 @@ use crate::shop::{Shop, claim, order, reply};
 use idempotency::rusqlite;
 use idempotency::{Error, Failures, LostReason, Policy, Ran, Reply, RunError};
 
-/// What the work does after it has ordered a book; whether that was committed; and what is ordered then.
+/// What the work does after it has ordered a book; whether that was committed; what is ordered then; and
+/// whether the last of the statements is denied.
 struct Ending {
     statements: &'static str,
     committed: bool,
     orders: &'static [&'static str],
+    denied: bool,
 }
 
 const LATER: &str = "INSERT INTO orders (item) VALUES ('later')";
 
-const ENDINGS: [Ending; 9] = [
-    Ending { statements: "COMMIT", committed: true, orders: &["a book"] },
-    Ending { statements: "COMMIT; BEGIN", committed: true, orders: &["a book"] },
-    Ending { statements: "COMMIT; BEGIN IMMEDIATE; {later}", committed: true, orders: &["a book"] },
-    Ending { statements: "COMMIT; SAVEPOINT other; {later}", committed: true, orders: &["a book"] },
-    Ending { statements: "COMMIT; {later}", committed: true, orders: &["a book", "later"] },
-    Ending { statements: "ROLLBACK", committed: false, orders: &[] },
-    Ending { statements: "ROLLBACK; BEGIN", committed: false, orders: &[] },
-    Ending { statements: "ROLLBACK; BEGIN IMMEDIATE; {later}", committed: false, orders: &[] },
-    Ending { statements: "ROLLBACK; {later}", committed: false, orders: &["later"] },
+const ENDINGS: [Ending; 11] = [
+    Ending { statements: "COMMIT", committed: true, orders: &["a book"], denied: false },
+    Ending { statements: "COMMIT; BEGIN", committed: true, orders: &["a book"], denied: false },
+    Ending {
+        statements: "COMMIT; BEGIN IMMEDIATE; {later}",
+        committed: true,
+        orders: &["a book"],
+        denied: false,
+    },
+    Ending {
+        statements: "COMMIT; SAVEPOINT other; {later}",
+        committed: true,
+        orders: &["a book"],
+        denied: false,
+    },
+    Ending { statements: "COMMIT; {later}", committed: true, orders: &["a book", "later"], denied: false },
+    Ending { statements: "ROLLBACK", committed: false, orders: &[], denied: false },
+    Ending { statements: "ROLLBACK; BEGIN", committed: false, orders: &[], denied: false },
+    Ending { statements: "ROLLBACK; BEGIN IMMEDIATE; {later}", committed: false, orders: &[], denied: false },
+    // It may have been SQLite that rolled back, and the work not noticed: what it goes on with is no part of
+    // anything that would be completed.
+    Ending { statements: "ROLLBACK; {later}", committed: false, orders: &[], denied: true },
+    Ending {
+        statements: "ROLLBACK; BEGIN IMMEDIATE; {later}; COMMIT",
+        committed: false,
+        orders: &[],
+        denied: true,
+    },
+    Ending {
+        statements: "INSERT INTO audit VALUES ('the first'); {later}",
+        committed: false,
+        orders: &[],
+        denied: true,
+    },
 ];
 
 impl Ending {
     fn work(&self, tx: &rusqlite::Connection) {
         order(tx, "a book").expect("an order");
-        tx.execute_batch(&self.statements.replace("{later}", LATER)).expect(self.statements);
+        // One by one, as work that does not look at what it is answered.
+        let answers = self.statements.split("; ").map(|it| tx.execute_batch(&it.replace("{later}", LATER)));
+        let last = answers.last().expect("a statement");
+        assert_eq!(last.is_err(), self.denied, "{}", self.statements);
     }
 
     /// After the error: what it has said is true, and the store can be used.
     fn check(&self, shop: &Shop, before: &crate::shop::Stored) {
-        let Self { statements, committed, orders } = self;
+        let Self { statements, committed, orders, .. } = self;
         assert_eq!(shop.orders(), *orders, "{statements}");
         let connection = shop.connection();
         connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").expect("no lock is left");

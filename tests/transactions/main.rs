@@ -13,6 +13,7 @@ mod claim_in_and_others;
 mod complete_in;
 mod ended;
 mod in_the_middle;
+mod interrupted;
 mod once_wrong;
 mod one_transaction;
 mod place;

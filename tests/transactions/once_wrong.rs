@@ -108,18 +108,33 @@ fn a_busy_timeout_of_the_works_own_does_not_replace_the_stores_for_later_calls()
     }));
 }
 
-/// Each stays on the one connection of the store, and fails every later write until the program restarts.
+/// Each stays on the one connection of the store, and fails every later write, of others too, until the program
+/// restarts.
 #[test]
 fn what_the_work_leaves_on_the_connection_does_not_fail_later_calls() {
     let mut failed = Vec::new();
-    for statements in ["PRAGMA query_only = ON", "PRAGMA count_changes = ON"] {
+    for statements in [
+        "PRAGMA query_only = ON",
+        "PRAGMA count_changes = ON",
+        "PRAGMA locking_mode = EXCLUSIVE",
+        "CREATE TEMP TRIGGER t AFTER INSERT ON main.idempotency_record BEGIN SELECT RAISE(ABORT, 'left'); END",
+        "ATTACH '{path}' AS itself",
+        "ATTACH '{other}' AS locked",
+    ] {
         let shop = Shop::new();
+        let other = Connection::open(shop.other_path()).expect("another file");
+        let statements = statements
+            .replace("{path}", &shop.path().display().to_string())
+            .replace("{other}", &shop.other_path().display().to_string());
         drop(shop.store.atomically(&a_scope(), &crate::common::key("first"), &a_print(), |tx| {
-            tx.execute_batch(statements)?;
+            tx.execute_batch(&statements)?;
             Ok::<_, rusqlite::Error>(Reply::Marker)
         }));
-        if let Err(error) = claim(&shop.store) {
-            failed.push((statements, error));
+        other.execute_batch("BEGIN EXCLUSIVE").expect("nobody has it open");
+        for store in [&shop.store, &shop.handle()] {
+            if let Err(error) = claim(store) {
+                failed.push((statements.clone(), error));
+            }
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");

@@ -232,3 +232,23 @@ fn a_claim_on_another_database_leaves_the_key_free() {
     assert!(matches!(claim_in(&shop.store, &tx), Err(Error::OtherDatabase(_))));
     assert_eq!(shop.claim().attempt(), 1);
 }
+
+/// It has the store's id, and none of what is committed here.
+#[test]
+fn a_transaction_on_a_copy_of_the_file_is_refused_and_one_on_the_file_by_another_name_is_not() {
+    let shop = Shop::new();
+    let ticket = shop.claim().into_ticket();
+    let copy = shop.other_path();
+    shop.connection().execute("VACUUM INTO ?1", [copy.display().to_string()]).expect("a copy");
+    let mut on_copy = Connection::open(&copy).expect("the copy");
+    both_refused("a copy", &shop.store, &begin(&mut on_copy), &ticket, other_database);
+
+    #[cfg(unix)]
+    {
+        let link = copy.with_extension("link");
+        std::os::unix::fs::symlink(shop.path(), &link).expect("a link");
+        let mut by_link = Connection::open(link).expect("the file");
+        let tx = begin(&mut by_link);
+        shop.store.complete_in(&tx, &ticket, Reply::Marker).expect("the store's own file");
+    }
+}

@@ -4,10 +4,10 @@ use crate::backend::sqlite::busy::{self, Naps};
 use crate::backend::sqlite::failure::{self, nothing_done};
 use crate::backend::sqlite::library;
 use crate::backend::sqlite::options::{Durability, SqliteOptions};
-use crate::backend::sqlite::sql::{ALLOW_WRITES, USE_WRITE_AHEAD_LOG};
+use crate::backend::sqlite::place::{NOT_A_FILE, Place};
+use crate::backend::sqlite::sql::USE_WRITE_AHEAD_LOG;
 use crate::error::BackendError;
 use rusqlite::{Connection, OpenFlags};
-use std::path::Path;
 
 /// Room for every statement of the store, and for some of the application's own.
 const CACHED_STATEMENTS: usize = 32;
@@ -16,21 +16,19 @@ const CACHED_STATEMENTS: usize = 32;
 /// the 4 MiB at which SQLite writes it back, so that it is not cut in ordinary work.
 const LOG_SIZE_LIMIT: i64 = 8 * 1024 * 1024;
 
-/// A connection that waits for locks as `options` say, with the application's own set-up. Nothing of the
+/// A connection that waits for locks as its options say, with the application's own set-up. Nothing of the
 /// file is looked at, and no setting of it changed.
-pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, BackendError> {
-    const NOT_A_FILE: &str =
-        "a database without a file would be a store of each connection's own; use in_memory()";
+pub(super) fn connect(place: &Place, is_there: bool) -> Result<Connection, BackendError> {
+    let Place { path, options, .. } = place;
     library::check()?;
-    if path.as_os_str() == ":memory:" || path.as_os_str().is_empty() {
-        return Err(BackendError::invalid_option(NOT_A_FILE));
-    }
     // Opened for reading only, it would be read, and that is an error like any of a disk.
     if path.is_dir() {
         return Err(BackendError::cannot_open());
     }
     let access = if options.read_only {
         OpenFlags::SQLITE_OPEN_READ_ONLY
+    } else if is_there {
+        OpenFlags::SQLITE_OPEN_READ_WRITE
     } else {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
     };
@@ -55,19 +53,12 @@ pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection
     Ok(connection)
 }
 
-fn wait_for_locks(connection: &mut Connection, options: &SqliteOptions) -> Result<(), BackendError> {
+pub(super) fn wait_for_locks(
+    connection: &mut Connection,
+    options: &SqliteOptions,
+) -> Result<(), BackendError> {
     let mut naps = Naps::new(options.busy_timeout);
     connection.busy_handler(Some(move |earlier| naps.nap(earlier))).map_err(nothing_done)
-}
-
-/// Takes a connection back that the application's work has had: what it may have set, and would fail every
-/// command from then on, is set again; false if it is of no use any more.
-pub(super) fn is_taken_back(connection: &mut Connection, options: &SqliteOptions) -> bool {
-    connection.is_autocommit()
-        // A statement that was not ended would hold its snapshot for ever.
-        && !connection.is_busy()
-        && wait_for_locks(connection, options).is_ok()
-        && connection.execute_batch(ALLOW_WRITES).is_ok()
 }
 
 /// Turns the file to write-ahead logging, and makes the connection as durable as `options` say.
@@ -104,8 +95,9 @@ mod tests {
         for (durability, synchronous) in [(Durability::Full, 2), (Durability::Normal, 1)] {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let options = SqliteOptions::new().with_durability(durability);
-            let connection = connect(&folder.path().join("store.db"), &options).expect("a connection");
-            prepare_to_write(&connection, &options).expect("a file of our own");
+            let place = Place::new(&folder.path().join("store.db"), options).expect("a place");
+            let connection = connect(&place, false).expect("a connection");
+            prepare_to_write(&connection, &place.options).expect("a file of our own");
             let set = |pragma: &str| -> i64 {
                 connection.query_row(pragma, [], |row| row.get(0)).expect("a setting")
             };

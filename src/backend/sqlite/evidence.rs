@@ -17,8 +17,8 @@ pub(super) struct Evidence {
 enum Trace {
     /// A claim of this token, granted by this connection.
     Granted { token: FencingToken, writer: i64 },
-    /// Such a claim that was completed at once, in place of the row with the token `before`, if there was one.
-    Executed { token: FencingToken, writer: i64, before: Option<Value> },
+    /// Such a claim that was completed at once: what else was written with it outlives the record.
+    Executed { token: FencingToken, writer: i64 },
     /// One record in place of another, the first as it was read: without its checkpoint.
     Put(Box<(Record, Record)>),
     /// The row with this token is gone.
@@ -42,9 +42,9 @@ impl Evidence {
     }
 
     /// For a claim that this is the evidence of, and that was completed in the same transaction.
-    pub(super) fn completed_at_once(self, before: Option<Value>) -> Self {
+    pub(super) fn completed_at_once(self) -> Self {
         let trace = match self.trace {
-            Trace::Granted { token, writer } => Trace::Executed { token, writer, before },
+            Trace::Granted { token, writer } => Trace::Executed { token, writer },
             other => other,
         };
         Self { trace, ..self }
@@ -59,8 +59,16 @@ impl Evidence {
     }
 
     /// What the file says of a transaction that has left `traces`. It was done as a whole or not at all, so
-    /// one of them decides.
-    pub(super) fn judge(traces: &[Self], session: &Session<'_>) -> Result<Verdict, BackendError> {
+    /// one of them decides. `last_token` is the counter as it was when the file was opened again.
+    pub(super) fn judge(
+        traces: &[Self],
+        session: &Session<'_>,
+        last_token: i64,
+    ) -> Result<Verdict, BackendError> {
+        // The counter moves with a claim, and never back.
+        if traces.iter().any(|trace| trace.token().is_some_and(|token| token.get() > last_token)) {
+            return Ok(Verdict::NotDone);
+        }
         let mut verdict = Verdict::Unclear;
         for trace in traces {
             match trace.verdict(session)? {
@@ -69,25 +77,30 @@ impl Evidence {
                 Verdict::Unclear => {}
             }
         }
-        Ok(verdict)
+        // Nothing but claims, and none of them owns its key: whatever became of them, nothing is granted.
+        let is_of_claims = !traces.is_empty() && traces.iter().all(|trace| trace.is_claim());
+        Ok(if verdict == Verdict::Unclear && is_of_claims { Verdict::NotDone } else { verdict })
+    }
+
+    /// The token that was drawn for it.
+    const fn token(&self) -> Option<FencingToken> {
+        match self.trace {
+            Trace::Granted { token, .. } | Trace::Executed { token, .. } => Some(token),
+            Trace::Put(_) | Trace::Deleted { .. } => None,
+        }
+    }
+
+    const fn is_claim(&self) -> bool {
+        matches!(self.trace, Trace::Granted { .. })
     }
 
     fn verdict(&self, session: &Session<'_>) -> Result<Verdict, BackendError> {
         Ok(match &self.trace {
-            Trace::Granted { token, writer } => {
-                // Another connection may have drawn the same number meanwhile. Whoever owns the key now, if it
-                // is not this claim, then this claim owns nothing.
-                match session.owner(&self.id)? {
-                    Some(owner) if owner == own(*token, *writer) => Verdict::Stands,
-                    _ => Verdict::NotDone,
-                }
+            // Another connection may have drawn the same number meanwhile.
+            Trace::Granted { token, writer } | Trace::Executed { token, writer } => {
+                let own = (Value::Integer(token.get()), Value::Integer(*writer));
+                if session.owner(&self.id)? == Some(own) { Verdict::Stands } else { Verdict::Unclear }
             }
-            Trace::Executed { token, writer, before } => match session.owner(&self.id)? {
-                Some(owner) if owner == own(*token, *writer) => Verdict::Stands,
-                owner if owner.as_ref().map(|(token, _)| token) == before.as_ref() => Verdict::NotDone,
-                // The record may have been replaced since, and what was written with it stand.
-                _ => Verdict::Unclear,
-            },
             Trace::Put(records) => {
                 let (before, after) = &**records;
                 let columns = if after.checkpoint.is_some() {
@@ -111,9 +124,4 @@ impl Evidence {
             },
         })
     }
-}
-
-/// What `read_owner` gives for a claim.
-fn own(token: FencingToken, writer: i64) -> (Value, Value) {
-    (Value::Integer(token.get()), Value::Integer(writer))
 }

@@ -102,8 +102,8 @@ impl SqliteOptions {
 
     /// A function to run on every connection that the store opens, before its own set-up: for an encryption
     /// key, or pragmas of the application's own. An error of its fails the opening. After a commit that failed
-    /// the store opens a new one. Busy timeout, journal mode, `synchronous` and `journal_size_limit` are the
-    /// store's to set.
+    /// the store opens a new one. Busy handler, commit and rollback hooks, journal mode, `synchronous` and
+    /// `journal_size_limit` are the store's to set.
     #[must_use]
     pub fn with_connection_setup(
         mut self,

@@ -4,21 +4,36 @@ use crate::backend::sqlite::options::SqliteOptions;
 use crate::backend::sqlite::process::Process;
 use crate::backend::sqlite::session::Session;
 use crate::backend::sqlite::sql::{Prefix, Statements};
+use crate::backend::sqlite::watch::Watch;
 use crate::error::BackendError;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 
+pub(super) const NOT_A_FILE: &str =
+    "a database without a file would be a store of each connection's own; use in_memory()";
+
 pub(super) struct Place {
+    /// Absolute, since the program may change its working directory before the file is opened again; a URI
+    /// stays as it is.
     pub(super) path: PathBuf,
     pub(super) options: SqliteOptions,
     pub(super) statements: Statements,
+    pub(super) watch: Watch,
     process: Process,
 }
 
 impl Place {
     pub(super) fn new(path: &Path, options: SqliteOptions) -> Result<Self, BackendError> {
         let statements = Statements::new(&Prefix::new(&options.prefix)?);
-        Ok(Self { path: path.to_owned(), options, statements, process: Process::open()? })
+        if path.as_os_str() == ":memory:" || path.as_os_str().is_empty() {
+            return Err(BackendError::invalid_option(NOT_A_FILE));
+        }
+        let path = if path.as_os_str().as_encoded_bytes().starts_with(b"file:") {
+            path.to_owned()
+        } else {
+            std::path::absolute(path).map_err(|error| BackendError::cannot_open().with_source(error))?
+        };
+        Ok(Self { path, options, statements, watch: Watch::default(), process: Process::open()? })
     }
 
     /// Whether this process is a fork of the one that opened the store.

@@ -15,14 +15,17 @@ const VERSION: i64 = 1;
 /// does it.
 ///
 /// It always commits a change, which proves that the store is writable, and settles what may be left of a
-/// commit that failed.
-pub(super) fn prepare(connection: &Connection, statements: &Statements) -> Result<StoreId, BackendError> {
+/// commit that failed. Gives the store's id, and the counter as it was before.
+pub(super) fn prepare(
+    connection: &Connection,
+    statements: &Statements,
+) -> Result<(StoreId, i64), BackendError> {
     let transaction =
         Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(nothing_done)?;
     let found = recognise(connection, statements)?;
-    let store_id = renew_meta(connection, statements, found).map_err(nothing_done)?;
+    let prepared = renew_meta(connection, statements, found).map_err(nothing_done)?;
     match transaction.commit() {
-        Ok(()) => Ok(store_id),
+        Ok(()) => Ok(prepared),
         // The tables may be there now, or not.
         Err(error) if found.is_none() => Err(failure::of_commit(error)),
         // They were there before; the counter's place is nobody's concern but the next opening's.
@@ -48,14 +51,13 @@ fn renew_meta(
     connection: &Connection,
     statements: &Statements,
     found: Option<StoreId>,
-) -> rusqlite::Result<StoreId> {
-    let wall_clock = FencingToken::at_wall_clock().get();
+) -> rusqlite::Result<(StoreId, i64)> {
     let (store_id, last_token) = match found {
         Some(store_id) => {
             let counted: i64 = connection.query_row(&statements.read_last_token, [], |row| row.get(0))?;
             // An update to the same value would leave the page as it is, and write nothing.
             connection.execute(&statements.delete_meta, [])?;
-            (store_id, counted.max(wall_clock))
+            (store_id, counted)
         }
         None => {
             let tables =
@@ -63,11 +65,12 @@ fn renew_meta(
             for statement in tables {
                 connection.execute(statement, [])?;
             }
-            (StoreId::random(), wall_clock)
+            (StoreId::random(), 0)
         }
     };
-    connection.execute(&statements.insert_meta, (VERSION, last_token, store_id.as_bytes()))?;
-    Ok(store_id)
+    let raised = last_token.max(FencingToken::at_wall_clock().get());
+    connection.execute(&statements.insert_meta, (VERSION, raised, store_id.as_bytes()))?;
+    Ok((store_id, last_token))
 }
 
 /// The id of the store that is there, none if none is; an error if it is one that this version can't work
@@ -117,14 +120,14 @@ mod tests {
             connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1)).expect("a number")
         };
         connection.pragma_update(None, "journal_mode", "wal").expect("a log");
-        let made = prepare(&connection, &statements).expect("a fresh store");
+        let (made, _) = prepare(&connection, &statements).expect("a fresh store");
         connection.execute("UPDATE t_meta SET last_token = ?1", [i64::MAX]).expect("a counter");
         let emptied: i64 = connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(1))
             .expect("an empty log");
         assert_eq!(emptied, 0);
 
-        assert_eq!(prepare(&connection, &statements).map(|id| id == made).ok(), Some(true));
+        assert_eq!(prepare(&connection, &statements).ok(), Some((made, i64::MAX)));
         assert!(frames_in_the_log() > 0);
         let counter: i64 =
             connection.query_row("SELECT last_token FROM t_meta", [], |row| row.get(0)).expect("a counter");

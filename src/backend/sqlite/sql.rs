@@ -163,15 +163,19 @@ pub(super) const DRAW_WRITER: &str = "SELECT random() | 1";
 pub(super) const NO_WRITER: i64 = 0;
 
 pub(super) const COMMIT: &str = "COMMIT";
-pub(super) const ROLL_BACK: &str = "ROLLBACK";
 
 /// Takes back the settings under which a connection can't write, or answers a write with rows.
 pub(super) const ALLOW_WRITES: &str = "PRAGMA query_only = OFF; PRAGMA count_changes = OFF";
 
-/// With the name of a mark in place of `{mark}`.
-pub(super) const SET_MARK: &str = "SAVEPOINT {mark}";
-pub(super) const CLEAR_MARK: &str = "RELEASE {mark}";
-pub(super) const BACK_TO_MARK: &str = "ROLLBACK TO {mark}";
+/// A mark inside a transaction of the application's. Of savepoints with one name the newest is meant.
+pub(super) const SET_MARK: &str = "SAVEPOINT idempotency";
+pub(super) const CLEAR_MARK: &str = "RELEASE idempotency";
+/// Undoes what was written since the mark, and takes it away.
+pub(super) const BACK_TO_MARK: &str = "ROLLBACK TO idempotency; RELEASE idempotency";
+
+pub(super) const LIST_DATABASES: &str = "PRAGMA database_list";
+pub(super) const COUNT_TEMPORARY: &str = "SELECT count(*) FROM temp.sqlite_schema";
+pub(super) const LOCKING_MODE: &str = "PRAGMA main.locking_mode";
 
 /// What the names of a store's tables start with, so that they can live in the application's own file beside
 /// its tables.

@@ -4,18 +4,19 @@
 use crate::backend::sqlite::SqliteBackend;
 use crate::backend::sqlite::exclusive::Turn;
 use crate::backend::sqlite::failure::{is_of_the_file, nothing_done};
-use crate::backend::sqlite::mark::Mark;
+use crate::backend::sqlite::open::writes_elsewhere;
 use crate::backend::sqlite::session::Session;
-use crate::backend::sqlite::sql::{NO_WRITER, ROLL_BACK};
+use crate::backend::sqlite::sql::{BACK_TO_MARK, CLEAR_MARK, NO_WRITER, SET_MARK};
+use crate::backend::sqlite::watch::{Fate, Watch};
 use crate::backend::sqlite::writer::{Ending, Writer};
 use crate::error::{BackendError, Error};
 use crate::key::RecordId;
 use crate::outcome::{Completed, Outcome};
-use crate::record::FencingToken;
 use crate::reply::Reply;
 use crate::time::Period;
 use crate::transition::Command;
 use rusqlite::{Connection, Transaction, TransactionState};
+use std::path::Path;
 
 /// What came of a claim, the work under it, and its completion, in one transaction.
 pub(crate) enum Atomic<S> {
@@ -32,11 +33,15 @@ pub(crate) enum Atomic<S> {
 }
 
 /// The writer while its connection is at the work's disposal: taken back at the end, by a panic too.
-struct Loan<'w>(Turn<'w, Writer>);
+struct Loan<'s> {
+    writer: Turn<'s, Writer>,
+    watch: &'s Watch,
+}
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        self.0.take_back();
+        self.watch.end();
+        self.writer.take_back();
     }
 }
 
@@ -52,20 +57,18 @@ impl SqliteBackend {
     ) -> Result<Atomic<S>, BackendError> {
         let mut unrecorded = None;
         let mut is_ended = false;
-        let mut loan = Loan(self.writer()?);
-        let atomic = loan.0.in_transaction(|session, transaction, now| {
-            let before = session.owner(id)?.map(|(token, _)| token);
+        let mut loan = Loan { writer: self.writer()?, watch: &self.place.watch };
+        let atomic = loan.writer.in_transaction(|session, transaction, now| {
             let claimed = session.execute(id, claim, now)?;
             let (Outcome::Claimed(grant), Some(evidence)) = (&claimed.outcome, claimed.written) else {
                 return Ok(Ending::RollBack(Atomic::Answered(claimed.outcome)));
             };
-            // Ending the transaction takes the mark away, even if the work begins another one.
-            let mark = Mark::of(session);
-            mark.set(transaction).map_err(nothing_done)?;
+            self.place.watch.begin();
             let worked = work(transaction);
-            if mark.clear(transaction).is_err() {
+            let fate = self.place.watch.end();
+            if fate != Fate::Open || transaction.is_autocommit() {
                 is_ended = true;
-                let committed = is_committed(session, transaction, grant.token);
+                let committed = fate != Fate::RolledBack;
                 return Ok(Ending::RollBack(match worked {
                     Ok(reply) => Atomic::NotRecorded(reply, Error::TransactionEnded { committed }),
                     Err(stop) if committed => Atomic::Committed(stop),
@@ -80,8 +83,13 @@ impl SqliteBackend {
             let complete = Command::Complete { token: grant.token, reply: reply.clone(), retention };
             Ok(match session.execute(id, &complete, session.now()?)?.outcome {
                 Outcome::Recorded(completed) => {
-                    let evidence = evidence.completed_at_once(before);
-                    Ending::Commit(Atomic::Completed(completed), vec![evidence])
+                    // If another file is written to, this one's say is not enough.
+                    let evidence = if writes_elsewhere(transaction).map_err(nothing_done)? {
+                        Vec::new()
+                    } else {
+                        vec![evidence.completed_at_once()]
+                    };
+                    Ending::Commit(Atomic::Completed(completed), evidence)
                 }
                 Outcome::Lost(reason) => {
                     Ending::RollBack(Atomic::NotRecorded(reply, Error::ClaimLost(reason)))
@@ -91,7 +99,7 @@ impl SqliteBackend {
         });
         if is_ended {
             // Outside of a transaction the work may have set anything.
-            loan.0.give_up();
+            loan.writer.give_up();
         }
         match (atomic, unrecorded) {
             (Err(error), Some(reply)) => Ok(Atomic::NotRecorded(reply, error.into())),
@@ -108,16 +116,26 @@ impl SqliteBackend {
         command: &Command,
     ) -> Result<Outcome, BackendError> {
         let session = self.session_in(transaction)?;
-        let mark = Mark::of(&session);
+        let now = session.now()?;
         // It fails if a statement of the application's own is still writing; to SQLite that is "busy", but no
         // waiting helps.
-        mark.set(transaction).map_err(BackendError::other)?;
-        let done = session.now().and_then(|now| session.execute(id, command, now));
-        if done.is_err() && !transaction.is_autocommit() {
-            mark.go_back(transaction).map_err(nothing_done)?;
+        transaction.execute_batch(SET_MARK).map_err(BackendError::other)?;
+        match session.execute(id, command, now) {
+            Ok(done) => {
+                // A mark that is left is no harm: the end of the transaction takes it away.
+                let _is_cleared = transaction.execute_batch(CLEAR_MARK);
+                if transaction.is_autocommit() {
+                    return Err(BackendError::unavailable());
+                }
+                Ok(done.outcome)
+            }
+            Err(error) if transaction.is_autocommit() => Err(error),
+            Err(error) => match transaction.execute_batch(BACK_TO_MARK) {
+                Ok(()) => Err(error),
+                // Half of it may be left in there.
+                Err(_) => Err(BackendError::indefinite().with_source(error)),
+            },
         }
-        let cleared = mark.clear(transaction).map_err(nothing_done);
-        done.and_then(|done| cleared.map(|()| done.outcome))
     }
 
     /// This store on the connection of `transaction`, if that is on the store's database and holds its write
@@ -143,15 +161,17 @@ impl SqliteBackend {
                     BackendError::other_database().with_source(error)
                 }
             })?;
-        if store_id == *self.store_id.as_bytes() { Ok(session) } else { Err(BackendError::other_database()) }
+        if store_id == *self.store_id.as_bytes() && is_same_file(self.file.as_deref(), transaction.path()) {
+            Ok(session)
+        } else {
+            Err(BackendError::other_database())
+        }
     }
 }
 
-/// Whether a transaction that its work has ended was committed, or may have been. What the work has begun since
-/// is rolled back.
-fn is_committed(session: &Session<'_>, transaction: &Transaction<'_>, granted: FencingToken) -> bool {
-    let is_over = transaction.is_autocommit() || transaction.execute_batch(ROLL_BACK).is_ok();
-    // The counter has moved with the claim, and never goes back.
-    let is_undone = is_over && session.last_token().is_ok_and(|last| last < granted.get());
-    !is_undone
+/// Whether two names that SQLite gives are those of one file: a copy has the same store id. Another spelling of
+/// one name is no other file; another hard link is, since the log is named by it.
+fn is_same_file(one: Option<&str>, other: Option<&str>) -> bool {
+    let canonical = |name: Option<&str>| Path::new(name?).canonicalize().ok();
+    one == other || canonical(one).is_some_and(|one| canonical(other) == Some(one))
 }

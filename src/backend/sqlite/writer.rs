@@ -4,18 +4,18 @@
 use crate::backend::StoreId;
 use crate::backend::sqlite::evidence::{Evidence, Verdict};
 use crate::backend::sqlite::failure::{self, nothing_done};
+use crate::backend::sqlite::open::Open;
 use crate::backend::sqlite::place::Place;
 use crate::backend::sqlite::row::{self, CheckpointColumns};
 use crate::backend::sqlite::session::Session;
-use crate::backend::sqlite::sql::{COMMIT, DRAW_WRITER};
-use crate::backend::sqlite::{connection, schema};
+use crate::backend::sqlite::sql::COMMIT;
 use crate::error::BackendError;
 use crate::key::RecordId;
 use crate::outcome::Outcome;
 use crate::record::Record;
 use crate::time::{Stopwatch, Timestamp};
 use crate::transition::Command;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{ErrorCode, Transaction, TransactionBehavior};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,12 +33,6 @@ pub(super) struct Writer {
     open: Option<Open>,
 }
 
-struct Open {
-    connection: Connection,
-    /// Stored with each claim, so that it can be told whose connection granted it.
-    writer: i64,
-}
-
 /// What a transaction came to, and whether there is anything to commit.
 pub(super) enum Ending<T> {
     /// With what it has written, by which it is known again.
@@ -48,9 +42,14 @@ pub(super) enum Ending<T> {
 
 impl Writer {
     /// Opens the file, and prepares the store.
-    pub(super) fn open(place: Arc<Place>) -> Result<Self, BackendError> {
-        let (open, store_id) = Open::new(&place, None)?;
-        Ok(Self { place, store_id, open: Some(open) })
+    pub(super) fn new(place: Arc<Place>) -> Result<Self, BackendError> {
+        let open = Open::new(&place, None)?;
+        Ok(Self { place, store_id: open.store_id, open: Some(open) })
+    }
+
+    /// The file as SQLite names it: absolute, and without symbolic links.
+    pub(super) fn file(&self) -> Option<String> {
+        self.open.as_ref().and_then(|open| open.connection.path()).map(str::to_owned)
     }
 
     pub(super) const fn store_id(&self) -> StoreId {
@@ -96,7 +95,8 @@ impl Writer {
 
     /// The record, and the time read after it; none if it is absent or expired by then.
     pub(super) fn read(&mut self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
-        let session = self.session()?;
+        let place = Arc::clone(&self.place);
+        let session = self.opened()?.session(&place);
         session.with_row(id, |row| {
             let now = session.now()?;
             let Some(row) = row else { return Ok(None) };
@@ -144,15 +144,21 @@ impl Writer {
         if self.place.options.read_only {
             return Err(BackendError::read_only());
         }
-        let session = self.session()?;
+        let place = Arc::clone(&self.place);
+        let session = self.opened()?.session(&place);
         // Dropped without a commit, by an error or a panic, it rolls back unless SQLite already has.
         let transaction = Transaction::new_unchecked(session.connection, TransactionBehavior::Immediate)
             .map_err(nothing_done)?;
-        match work(&session, &transaction, session.now()?)? {
+        let ending = session.now().and_then(|now| work(&session, &transaction, now));
+        if place.is_forked() {
+            // The work has forked, and this is the child: the transaction is the parent's to end.
+            mem::forget(transaction);
+            return Err(BackendError::forked());
+        }
+        match ending? {
             Ending::Commit(value, written) => match transaction.execute_batch(COMMIT) {
                 Ok(()) => Ok(value),
-                // Refused: a deferred constraint of the application's, or a lock.
-                Err(error) if !transaction.is_autocommit() => Err(nothing_done(error)),
+                Err(error) if is_refused(&transaction, &error) => Err(nothing_done(error)),
                 Err(error) => {
                     drop(transaction);
                     self.settle(&written, error).map(|()| value)
@@ -167,10 +173,10 @@ impl Writer {
 
     /// Takes the connection back from work of the application's, or gives it up.
     pub(super) fn take_back(&mut self) {
-        let place = &self.place;
-        self.open = self.open.take().and_then(|mut open| {
-            connection::is_taken_back(&mut open.connection, &place.options).then_some(open)
-        });
+        if !self.place.is_forked() {
+            let place = &self.place;
+            self.open = self.open.take().and_then(|mut open| open.is_taken_back(place).then_some(open));
+        }
     }
 
     /// Closes the connection: the next command opens another one.
@@ -185,24 +191,34 @@ impl Writer {
     /// already; what is read after it is what stays.
     fn settle(&mut self, written: &[Evidence], error: rusqlite::Error) -> Result<(), BackendError> {
         self.give_up();
+        let place = Arc::clone(&self.place);
         // Opening makes that commit.
-        match self.session().and_then(|session| Evidence::judge(written, &session)) {
+        let verdict = self.opened().and_then(|open| {
+            let session = open.session(&place);
+            Evidence::judge(written, &session, open.last_token)
+        });
+        match verdict {
             Ok(Verdict::Stands) => Ok(()),
             Ok(Verdict::NotDone) => Err(nothing_done(error)),
             Ok(Verdict::Unclear) | Err(_) => Err(failure::of_commit(error)),
         }
     }
 
-    /// The connection at work, opened again if it was given up.
-    fn session(&mut self) -> Result<Session<'_>, BackendError> {
+    /// The connection, opened again if it was given up.
+    fn opened(&mut self) -> Result<&Open, BackendError> {
         // A transaction that could not even be rolled back ends when its connection is closed.
         let open = match self.open.take().filter(|open| open.connection.is_autocommit()) {
             Some(open) => open,
-            None => Open::new(&self.place, Some(self.store_id))?.0,
+            None => Open::new(&self.place, Some(self.store_id))?,
         };
-        let Open { connection, writer } = self.open.insert(open);
-        Ok(self.place.session(connection, *writer))
+        Ok(self.open.insert(open))
     }
+}
+
+/// Whether a commit was refused, and nothing of it done: for a deferred constraint of the application's. The
+/// transaction is open then, as it was.
+fn is_refused(transaction: &Transaction<'_>, error: &rusqlite::Error) -> bool {
+    !transaction.is_autocommit() && error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }
 
 impl Drop for Writer {
@@ -212,28 +228,6 @@ impl Drop for Writer {
         if self.place.is_forked() {
             mem::forget(self.open.take());
         }
-    }
-}
-
-impl Open {
-    /// Opens the file, prepares the store if it may, and says which one it is: the `expected` one, if that is
-    /// known.
-    fn new(place: &Place, expected: Option<StoreId>) -> Result<(Self, StoreId), BackendError> {
-        let Place { path, options, statements, .. } = place;
-        let connection = connection::connect(path, options)?;
-        // Looked at first, so that a file which is not ours stays as it was.
-        let found = schema::recognise(&connection, statements)?;
-        if expected.is_some() && found != expected {
-            return Err(BackendError::foreign("the store is not in its file any more"));
-        }
-        let store_id = if options.read_only {
-            found.ok_or(BackendError::foreign("there is no store in this file"))?
-        } else {
-            connection::prepare_to_write(&connection, options)?;
-            schema::prepare(&connection, statements)?
-        };
-        let writer = connection.query_row(DRAW_WRITER, [], |row| row.get(0)).map_err(nothing_done)?;
-        Ok((Self { connection, writer }, store_id))
     }
 }
 
