@@ -5,6 +5,8 @@
 
 #![cfg(feature = "sqlite")]
 
+#[cfg(unix)]
+mod kill_loop;
 mod orders;
 mod payments;
 mod reference;
