@@ -11,28 +11,33 @@
 //! delivery is replayed or executed accordingly. `scripts/kill-loop` kills it 50 times and compares the
 //! totals with the events'.
 //!
-//! Each event is a commit of its own, and so a sync of the disk. A consumer that needs more a second puts
-//! several into one transaction, each with a claim by `try_claim_in`.
+//! By `receive`, each event is a commit of its own, and so a sync of the disk. With `--batch N` it is
+//! `receive_together`, for those who need more a second: N events in one transaction.
 //!
 //! That the order of events changes nothing is up to their effects: here they are additions, which commute. A
-//! status would not; it would have to carry a version, and the older one would have to be ignored. (Where two
-//! events have one id, the one that comes first stands, so their order does count.)
+//! status would not; it would have to carry a version, and the older one would have to be ignored. (Order does
+//! count where two events have one id: the one that comes first stands; and where an order is full: the one
+//! that comes last is refused.)
 
-use idempotency::rusqlite::{Connection, Transaction};
+use idempotency::rusqlite::{Connection, ErrorCode, Savepoint, TransactionBehavior};
 use idempotency::{
-    Fingerprint, IdempotencyKey, IdempotencyStore, Policy, Ran, Reply, Scope, SqliteStore, rusqlite,
+    ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyStore, Policy, Ran, Reply, RunError, Scope,
+    SqliteStore, rusqlite,
 };
 use serde_json::Value;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 #[path = "shared/exit.rs"]
 mod exit;
+#[path = "shared/generator.rs"]
+mod generator;
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -40,10 +45,13 @@ const HELP: &str = "\
 Applies events that are delivered at least once to a table of orders, each of them once.
 
 Usage:
-  webhooks DATABASE [EVENTS]        apply the events in the file EVENTS, or from stdin, one JSON object a
-                                    line, and print what became of them, and the orders
-  webhooks --generate N --seed S    print N events, repeated and reordered; the same for the same N and S
-  webhooks --help                   print this
+  webhooks [--batch N] DATABASE [EVENTS]    apply the events in the file EVENTS, or from stdin, one JSON
+                                            object a line, and print what became of them, and the orders
+  webhooks --generate N --seed S            print N events, repeated and reordered; the same for the same
+                                            N and S
+  webhooks --help                           print this
+
+With --batch, N events are committed together; without it, each by itself.
 
 An event:
   source   who sends it; `id` is unique there
@@ -51,12 +59,13 @@ An event:
   type     \"created\", \"paid\" or \"refunded\"
   order    the order it is about
   amount   cents: a whole number from 1 to 1000000000
-Other members may differ between deliveries and are ignored. Empty lines are skipped.
+Other members may differ between deliveries and are ignored. Empty lines are skipped. An event that takes
+what is created, paid or refunded of an order above 2000000000 is refused: it changes nothing.
 DATABASE is made if it is not there. Kill the program, and start it again on the same two files.
 
 Exit status:
   0  every line was an event
-  1  a line was bad: it is reported, and the others are applied all the same
+  1  a line was bad, or an event refused: it is reported, and the others are applied all the same
   2  wrong arguments, a file that can't be read, or a database that failed; start it again
 ";
 
@@ -79,6 +88,8 @@ enum Change {
 
 struct Consumer {
     store: SqliteStore,
+    /// The application's own connection, to the same file.
+    connection: Connection,
 }
 
 /// What became of a delivery.
@@ -87,6 +98,8 @@ enum Delivery {
     Replayed,
     /// The id came before, with other content. Nobody but the sender can say which of the two is meant.
     Mismatched,
+    /// The table does not take it. Nothing is left of it, its claim neither: if it comes again, it is new.
+    Refused(rusqlite::Error),
 }
 
 impl Consumer {
@@ -95,25 +108,68 @@ impl Consumer {
         // is a new one.
         let policy = Policy::new().with_retention(Duration::from_secs(30 * 24 * 60 * 60));
         let store = IdempotencyStore::open(database)?.with_policy(policy)?;
-        create_orders(&Connection::open(database)?)?;
-        Ok(Self { store })
+        let connection = Connection::open(database)?;
+        create_orders(&connection)?;
+        Ok(Self { store, connection })
     }
 
+    /// One event, in a transaction of the store's.
     fn receive(&self, event: &Event) -> Result<Delivery> {
         let ran = self.store.atomically(&event.source, &event.id, &event.fingerprint(), |transaction| {
             event.apply(transaction)?;
             // A sender of events wants to hear "ok" and nothing else, so that it ran is all there is to keep.
-            Ok::<_, rusqlite::Error>(Reply::Marker)
-        })?;
+            Ok(Reply::Marker)
+        });
         match ran {
-            Ran::Executed(_) => Ok(Delivery::Executed),
-            Ran::Replayed(_) => Ok(Delivery::Replayed),
-            Ran::FingerprintMismatch(_) => Ok(Delivery::Mismatched),
-            // A marker is no failure, and nobody claims these events but by `atomically`, whose claims are
-            // seen by nobody else: another consumer on this file waits, and then hears "replayed".
-            Ran::Failed(_) | Ran::InProgress(_) => Err("the database is used by another program".into()),
+            Ok(Ran::Executed(_)) => Ok(Delivery::Executed),
+            Ok(Ran::Replayed(_)) => Ok(Delivery::Replayed),
+            Ok(Ran::FingerprintMismatch(_)) => Ok(Delivery::Mismatched),
+            // A marker is no failure, and nobody claims these events but here, where a claim is seen by nobody
+            // before it has completed: another consumer on this file waits, and then hears "replayed".
+            Ok(Ran::Failed(_) | Ran::InProgress(_)) => Err(OTHER_PROGRAM.into()),
+            Err(RunError::Work(error)) if is_refusal(&error) => Ok(Delivery::Refused(error)),
+            Err(error) => Err(error.into()),
         }
     }
+
+    /// Some events in one transaction of ours: all that is executed among them is committed at once.
+    fn receive_together(&mut self, events: &[&Event]) -> Result<Vec<Delivery>> {
+        let mut transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut deliveries = Vec::new();
+        for event in events {
+            deliveries.push(receive_in(transaction.savepoint()?, &self.store, event)?);
+        }
+        transaction.commit()?;
+        // Only now may the sender hear of any of them: what is "replayed", too, may be from this transaction.
+        Ok(deliveries)
+    }
+}
+
+/// One of several events. If `savepoint` is dropped without a commit, it is rolled back, and takes none of the
+/// others along; an error ends them all.
+fn receive_in(savepoint: Savepoint<'_>, store: &SqliteStore, event: &Event) -> Result<Delivery> {
+    let claim = match store.try_claim_in(&savepoint, &event.source, &event.id, &event.fingerprint())? {
+        ClaimOutcome::Claimed(claim) => claim,
+        ClaimOutcome::Completed(_) => return Ok(Delivery::Replayed),
+        ClaimOutcome::FingerprintMismatch(_) => return Ok(Delivery::Mismatched),
+        ClaimOutcome::InProgress(_) => return Err(OTHER_PROGRAM.into()),
+    };
+    match event.apply(&savepoint) {
+        Ok(()) => {}
+        Err(error) if is_refusal(&error) => return Ok(Delivery::Refused(error)),
+        Err(error) => return Err(error.into()),
+    }
+    // If this fails, nothing may be committed: the effect would be there, and come once more.
+    claim.complete(Reply::Marker)?;
+    savepoint.commit()?;
+    Ok(Delivery::Executed)
+}
+
+const OTHER_PROGRAM: &str = "the database is used by another program";
+
+/// Whether it is the event that is at fault, and not the database, which would fail the next one as well.
+fn is_refusal(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }
 
 impl Event {
@@ -132,7 +188,7 @@ impl Event {
     }
 
     /// Adds to the order's totals. The order need not be there yet: its payment may come before it.
-    fn apply(&self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    fn apply(&self, transaction: &Connection) -> rusqlite::Result<()> {
         let [created, paid, refunded] = match self.change {
             Change::Created => [self.cents, 0, 0],
             Change::Paid => [0, self.cents, 0],
@@ -177,38 +233,75 @@ impl Event {
 
 // ---- a run
 
-/// Applies what `events` has, then prints the orders; says whether every line was good.
-fn consume(database: &Path, events: impl BufRead, mut out: impl Write) -> Result<bool> {
-    let consumer = Consumer::open(database)?;
-    let [mut executed, mut replayed, mut mismatched, mut bad] = [0_u64; 4];
-    for (number, line) in (1..).zip(events.split(b'\n')) {
+/// What became of the lines so far.
+#[derive(Default)]
+struct Tally {
+    executed: u64,
+    replayed: u64,
+    mismatched: u64,
+    refused: u64,
+    bad: u64,
+}
+
+/// Applies what `events` has, so many at a time, then prints the orders; says whether every line was good.
+fn consume(database: &Path, batch: usize, events: impl BufRead, mut out: impl Write) -> Result<bool> {
+    let mut consumer = Consumer::open(database)?;
+    let mut tally = Tally::default();
+    let mut waiting = Vec::new();
+    for (number, line) in (1_u64..).zip(events.split(b'\n')) {
         let line = line.map_err(|error| format!("the events can't be read: {error}"))?;
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let event = match Event::parse(&line) {
-            Ok(event) => event,
+        match Event::parse(&line) {
+            Ok(event) => waiting.push((number, event)),
             Err(why) => {
-                bad += 1;
+                tally.bad += 1;
                 writeln!(out, "line {number:>4}  BAD LINE: {why}")?;
-                continue;
             }
-        };
-        match consumer.receive(&event)? {
-            Delivery::Executed => executed += 1,
-            Delivery::Replayed => replayed += 1,
+        }
+        if waiting.len() == batch {
+            deliver(&mut consumer, &waiting, &mut tally, &mut out)?;
+            waiting.clear();
+        }
+    }
+    deliver(&mut consumer, &waiting, &mut tally, &mut out)?;
+    let Tally { executed, replayed, mismatched, refused, bad } = tally;
+    writeln!(out, "\n{:>9} lines seen", executed + replayed + mismatched + refused + bad)?;
+    writeln!(out, "{executed:>9} × executed\n{replayed:>9} × replayed")?;
+    writeln!(out, "{mismatched:>9} × mismatched\n{refused:>9} × refused\n{bad:>9} × bad line\n")?;
+    print_orders(&consumer.connection, out)?;
+    Ok(refused + bad == 0)
+}
+
+/// Hands the events of these lines to the consumer, and counts them once they are committed.
+fn deliver(
+    consumer: &mut Consumer,
+    lines: &[(u64, Event)],
+    tally: &mut Tally,
+    mut out: impl Write,
+) -> Result<()> {
+    let deliveries = match lines {
+        [] => return Ok(()),
+        [(_, event)] => vec![consumer.receive(event)?],
+        several => consumer.receive_together(&several.iter().map(|(_, event)| event).collect::<Vec<_>>())?,
+    };
+    for ((number, event), delivery) in lines.iter().zip(deliveries) {
+        let (source, id) = (event.source.as_str().escape_debug(), event.id.as_str().escape_debug());
+        match delivery {
+            Delivery::Executed => tally.executed += 1,
+            Delivery::Replayed => tally.replayed += 1,
             Delivery::Mismatched => {
-                mismatched += 1;
-                let (source, id) = (event.source.as_str().escape_debug(), event.id.as_str().escape_debug());
+                tally.mismatched += 1;
                 writeln!(out, "line {number:>4}  MISMATCH: {source} sent {id} before, with other content")?;
+            }
+            Delivery::Refused(why) => {
+                tally.refused += 1;
+                writeln!(out, "line {number:>4}  REFUSED: {id} of {source}: {why}")?;
             }
         }
     }
-    writeln!(out, "\n{:>9} lines seen", executed + replayed + mismatched + bad)?;
-    writeln!(out, "{executed:>9} × executed\n{replayed:>9} × replayed")?;
-    writeln!(out, "{mismatched:>9} × mismatched\n{bad:>9} × bad line\n")?;
-    print_orders(&Connection::open(database)?, out)?;
-    Ok(bad == 0)
+    Ok(())
 }
 
 fn create_orders(connection: &Connection) -> rusqlite::Result<()> {
@@ -217,9 +310,10 @@ fn create_orders(connection: &Connection) -> rusqlite::Result<()> {
            source TEXT NOT NULL,
            id TEXT NOT NULL,
            events INTEGER NOT NULL,   -- how many were applied
-           created INTEGER NOT NULL,  -- cents, as are those below
-           paid INTEGER NOT NULL,
-           refunded INTEGER NOT NULL,
+           -- cents, as are those below
+           created INTEGER NOT NULL CHECK (created <= 2000000000),
+           paid INTEGER NOT NULL CHECK (paid <= 2000000000),
+           refunded INTEGER NOT NULL CHECK (refunded <= 2000000000),
            PRIMARY KEY (source, id)
          ) STRICT",
     )
@@ -249,71 +343,36 @@ fn print_sums(name: &str, [events, created, paid, refunded]: [i64; 4], mut out: 
     Ok(writeln!(out, "{name:<30} {events:>8} {created:>14} {paid:>14} {refunded:>14}")?)
 }
 
-// ---- events out of nothing
-
-/// Prints `count` events of two sources, each up to three times, now and then with one that has another's id.
-fn generate(count: u64, seed: u64, out: impl Write) -> Result<bool> {
-    let mut random = Random(seed);
-    let mut deliveries = Vec::new();
-    for n in 0..count {
-        let source = if n % 2 == 0 { "shop" } else { "market" };
-        let (id, order) = (n / 2, n / 8);
-        let change = ["created", "paid", "paid", "refunded"][usize::try_from(id % 4)?];
-        let amount = 1 + random.below(10_000);
-        let line = |amount: u64, delivery: u64| {
-            let event =
-                format!(r#""source":"{source}","id":"evt_{id}","type":"{change}","order":"order_{order}""#);
-            format!(r#"{{{event},"amount":{amount},"delivery":{delivery}}}"#)
-        };
-        for delivery in 1..=1 + random.below(3) {
-            // The first comes a little out of order, a repetition perhaps much later.
-            let late = random.below(if delivery == 1 { 20 } else { 1_000 });
-            deliveries.push((n + late, line(amount, delivery)));
-        }
-        if random.below(100) == 0 {
-            deliveries.push((n + random.below(1_000), line(amount + 1, 1)));
-        }
-    }
-    deliveries.sort_by_key(|(at, _)| *at);
-    let mut out = BufWriter::new(out);
-    for (_, line) in deliveries {
-        writeln!(out, "{line}")?;
-    }
-    out.flush()?;
-    Ok(true)
-}
-
-/// `SplitMix64`.
-struct Random(u64);
-
-impl Random {
-    /// A number below `limit`; that low ones come a little more often does not matter here.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
-    }
-}
+// ---- the arguments
 
 fn run(arguments: &[OsString], mut out: impl Write) -> Result<bool> {
     let number = |text: &OsString| -> Result<u64> {
         text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| "N and S are whole numbers".into())
     };
-    let is_flag = |argument: &OsString| argument.as_encoded_bytes().starts_with(b"-");
     match arguments {
         [flag] if flag == "--help" || flag == "-h" => {
             out.write_all(HELP.as_bytes())?;
             Ok(true)
         }
         [generated, n, seeded, seed] if generated == "--generate" && seeded == "--seed" => {
-            generate(number(n)?, number(seed)?, out)
+            generator::generate(number(n)?, number(seed)?, out)
         }
-        [database] if !is_flag(database) => consume(Path::new(database), io::stdin().lock(), out),
-        [database, events] if ![database, events].into_iter().any(is_flag) => {
+        [flag, n, files @ ..] if flag == "--batch" => {
+            let batch: Option<NonZeroUsize> = n.to_str().and_then(|n| n.parse().ok());
+            consume_files(files, batch.ok_or("N is a whole number above 0")?.get(), out)
+        }
+        files => consume_files(files, 1, out),
+    }
+}
+
+fn consume_files(files: &[OsString], batch: usize, out: impl Write) -> Result<bool> {
+    let is_flag = |argument: &OsString| argument.as_encoded_bytes().starts_with(b"-");
+    match files {
+        [database] if !is_flag(database) => consume(Path::new(database), batch, io::stdin().lock(), out),
+        [database, events] if !files.iter().any(is_flag) => {
             let path = Path::new(events);
             let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            consume(Path::new(database), BufReader::new(file), out)
+            consume(Path::new(database), batch, BufReader::new(file), out)
         }
         _ => Err("these arguments make no sense; try --help".into()),
     }
