@@ -166,9 +166,9 @@ impl fmt::Display for Answer {
             Self::AlreadyRecorded(_) => write!(f, "{status} from before"),
             Self::InProgress => write!(f, "409 in progress"),
             Self::KeyReused => write!(f, "422 key reused"),
-            Self::Lost(LostReason::Running) => write!(f, "409 lost, another runs"),
-            Self::Lost(LostReason::Completed) => write!(f, "409 lost, another completed"),
-            Self::Lost(_) => write!(f, "409 lost"),
+            Self::Lost(LostReason::Running) => write!(f, "lost: another runs"),
+            Self::Lost(LostReason::Completed) => write!(f, "lost: another completed"),
+            Self::Lost(_) => write!(f, "lost"),
         }
     }
 }
@@ -315,13 +315,13 @@ fn overtaken(story: &mut Story<impl Write>) -> Result<()> {
     story.let_the_lease_end();
     let (newer, newer_charge) = story.owner(&order)?;
     let answer = story.shop.record(&slow, &order, &slow_charge)?;
-    let expected = "409 lost, another runs; 2 calls, 1 charge, 0 orders";
+    let expected = "lost: another runs; 2 calls, 1 charge, 0 orders";
     story.row("an owner that was taken over commits", &order, expected, answer)?;
     let answer = story.shop.record(&newer, &order, &newer_charge)?;
     let expected = "201 executed, attempt 2; 2 calls, 1 charge, 1 order";
     story.row("the one that took over commits", &order, expected, answer)?;
     let answer = story.shop.record(&slow, &order, &slow_charge)?;
-    let expected = "409 lost, another completed; 2 calls, 1 charge, 1 order";
+    let expected = "lost: another completed; 2 calls, 1 charge, 1 order";
     story.row("the slow one tries again", &order, expected, answer)
 }
 

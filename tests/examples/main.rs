@@ -12,6 +12,7 @@ mod payments;
 mod reference;
 mod webhooks;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -67,7 +68,15 @@ impl Run {
 /// happened in each.
 #[track_caller]
 fn assert_story(run: &Run, scenarios: &[(&str, &str)]) {
-    assert_eq!(run.status, Some(0), "{}{}", run.stdout, run.stderr);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""), "{}", run.stdout);
+    let widths: BTreeSet<_> = run
+        .stdout
+        .lines()
+        .skip(3)
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.chars().count())
+        .collect();
+    assert_eq!(widths.len(), 1, "a row is wider than its columns:\n{}", run.stdout);
     let rows: Vec<Vec<&str>> = run
         .stdout
         .lines()
