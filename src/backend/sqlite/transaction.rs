@@ -32,16 +32,29 @@ pub(crate) enum Atomic<S> {
     Committed(S),
 }
 
-/// The writer while its connection is at the work's disposal: taken back at the end, by a panic too.
+/// The writer while the application's work may have its connection: taken back at the end, by a panic too.
 struct Loan<'s> {
     writer: Turn<'s, Writer>,
     watch: &'s Watch,
+    lent: Lent,
+}
+
+/// Whether the work has had the connection, and whether it has ended the transaction: outside of one it may have
+/// set anything.
+enum Lent {
+    No,
+    Whole,
+    Ended,
 }
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
         self.watch.end();
-        self.writer.take_back();
+        match self.lent {
+            Lent::No => {}
+            Lent::Whole => self.writer.take_back(),
+            Lent::Ended => self.writer.give_up(),
+        }
     }
 }
 
@@ -56,18 +69,18 @@ impl SqliteBackend {
         work: impl FnOnce(&Transaction<'_>) -> Result<Reply, S>,
     ) -> Result<Atomic<S>, BackendError> {
         let mut unrecorded = None;
-        let mut is_ended = false;
-        let mut loan = Loan { writer: self.writer()?, watch: &self.place.watch };
+        let mut loan = Loan { writer: self.writer()?, watch: &self.place.watch, lent: Lent::No };
         let atomic = loan.writer.in_transaction(|session, transaction, now| {
             let claimed = session.execute(id, claim, now)?;
             let (Outcome::Claimed(grant), Some(evidence)) = (&claimed.outcome, claimed.written) else {
                 return Ok(Ending::RollBack(Atomic::Answered(claimed.outcome)));
             };
-            self.place.watch.begin();
+            loan.lent = Lent::Whole;
+            loan.watch.begin();
             let worked = work(transaction);
-            let fate = self.place.watch.end();
+            let fate = loan.watch.end();
             if fate != Fate::Open || transaction.is_autocommit() {
-                is_ended = true;
+                loan.lent = Lent::Ended;
                 let committed = fate != Fate::RolledBack;
                 return Ok(Ending::RollBack(match worked {
                     Ok(reply) => Atomic::NotRecorded(reply, Error::TransactionEnded { committed }),
@@ -97,10 +110,6 @@ impl SqliteBackend {
                 _ => return Err(BackendError::bug("a completion was answered as another command")),
             })
         });
-        if is_ended {
-            // Outside of a transaction the work may have set anything.
-            loan.writer.give_up();
-        }
         match (atomic, unrecorded) {
             (Err(error), Some(reply)) => Ok(Atomic::NotRecorded(reply, error.into())),
             (atomic, _) => atomic,

@@ -181,7 +181,12 @@ impl Writer {
 
     /// Closes the connection: the next command opens another one.
     pub(super) fn give_up(&mut self) {
-        self.open = None;
+        let open = self.open.take();
+        // A fork's copy must not be closed: that would write to the parent's file, and drop its locks (SQLite,
+        // "How To Corrupt An SQLite Database File", section 2.7).
+        if self.place.is_forked() {
+            mem::forget(open);
+        }
     }
 
     /// Finds out what became of a commit that failed with `error`, having `written` that.
@@ -223,11 +228,7 @@ fn is_refused(transaction: &Transaction<'_>, error: &rusqlite::Error) -> bool {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // A fork's copy of a connection must not be closed: that would write to the parent's file, and drop
-        // its locks (SQLite, "How To Corrupt An SQLite Database File", section 2.7).
-        if self.place.is_forked() {
-            mem::forget(self.open.take());
-        }
+        self.give_up();
     }
 }
 
