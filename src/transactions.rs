@@ -53,7 +53,7 @@ impl IdempotencyStore<SqliteBackend> {
     /// The connection is the store's own, with what
     /// [`with_connection_setup`](crate::SqliteOptions::with_connection_setup) has set on it: functions,
     /// collations, `foreign_keys` (on by default in the SQLite of the feature `bundled`). What the work attaches
-    /// or creates as temporary does not stay; other settings may.
+    /// or creates as temporary does not stay, and has the file opened again; other settings may stay.
     ///
     /// If the work does not notice that SQLite has rolled its transaction back, as on a full disk, and goes on,
     /// each further commit is denied. What it writes to an attached file is committed with the rest only as long
@@ -123,12 +123,14 @@ impl IdempotencyStore<SqliteBackend> {
             Atomic::Stopped(Stop::NotRecorded(reply, error)) | Atomic::NotRecorded(reply, error) => {
                 Err(RunError::NotRecorded { reply, error })
             }
-            Atomic::Committed(stop) => {
-                let error = Error::TransactionEnded { committed: true };
+            Atomic::Ended { stop, committed } => {
+                let ended = Error::TransactionEnded { committed };
                 Err(match stop {
-                    Stop::Work(_) => RunError::Store(error),
+                    // Nothing was kept, and it says why: SQLite has rolled back for a full disk, say.
+                    Stop::Work(error) if !committed => RunError::Work(error),
+                    Stop::Work(_) => RunError::Store(ended),
                     Stop::Failed(reply) | Stop::NotRecorded(reply, _) => {
-                        RunError::NotRecorded { reply, error }
+                        RunError::NotRecorded { reply, error: ended }
                     }
                 })
             }

@@ -58,25 +58,31 @@ fn an_empty_batch_has_no_answers() {
 fn one_damaged_record_in_a_batch_fails_alone() {
     use idempotency::Error;
 
-    let f = common::Fixture::on_sqlite();
-    let a = scope("a");
-    f.store
-        .try_claim(&a, &key("damaged"), &asks_for("x"))
-        .expect("a store")
-        .claimed()
-        .complete(Reply::Marker)
-        .expect("held");
-    let other = rusqlite::Connection::open(f.path().expect("a file")).expect("the same file");
-    let changed =
-        other.execute("UPDATE idempotency_record SET reply_checksum = zeroblob(16)", []).expect("a write");
-    assert_eq!(changed, 1);
+    // Damage that the store finds, and damage that SQLite finds when the lapsed record is taken over.
+    for (completes, damage) in [(true, "reply_checksum"), (false, "checkpoint_checksum")] {
+        let f = common::Fixture::on_sqlite();
+        let a = scope("a");
+        let claim = f.store.try_claim(&a, &key("damaged"), &asks_for("x")).expect("a store").claimed();
+        if completes {
+            claim.complete(Reply::Marker).expect("held");
+        } else {
+            claim.abandon().expect("held");
+        }
+        let other = rusqlite::Connection::open(f.path().expect("a file")).expect("the same file");
+        other.pragma_update(None, "ignore_check_constraints", true).expect("a setting");
+        let changed = other
+            .execute(&format!("UPDATE idempotency_record SET {damage} = zeroblob(16)"), [])
+            .expect("a write");
+        assert_eq!(changed, 1);
 
-    let operations = ["first", "damaged", "last"].map(|name| (a.clone(), key(name), asks_for("x")));
-    let mut answers = f.store.try_claim_many(&operations).into_iter();
-    let mut next = || answers.next().expect("an answer for each");
-    next().expect("a store").claimed().complete(Reply::Marker).expect("held, and committed");
-    assert!(matches!(next(), Err(Error::Corrupt { .. })));
-    next().expect("a store").claimed().complete(Reply::Marker).expect("held, and committed");
+        let operations = ["first", "damaged", "last"].map(|name| (a.clone(), key(name), asks_for("x")));
+        let mut answers = f.store.try_claim_many(&operations).into_iter();
+        let mut next = || answers.next().expect("an answer for each");
+        next().expect("a store").claimed().complete(Reply::Marker).expect("held, and committed");
+        let damaged = next();
+        assert!(matches!(damaged, Err(Error::Corrupt { .. })), "{damage}: {damaged:?}");
+        next().expect("a store").claimed().complete(Reply::Marker).expect("held, and committed");
+    }
 }
 
 #[cfg(feature = "sqlite")]

@@ -5,6 +5,7 @@ mod connection;
 mod evidence;
 mod exclusive;
 mod failure;
+mod file;
 mod library;
 mod open;
 mod options;
@@ -24,6 +25,8 @@ pub use self::options::{Durability, SqliteOptions};
 pub(crate) use self::transaction::Atomic;
 
 use self::exclusive::{Exclusive, Turn};
+use self::file::FileName;
+use self::open::Known;
 use self::place::Place;
 use self::writer::Writer;
 use crate::backend::{Backend, StoreId, Swept};
@@ -48,16 +51,15 @@ const SWEEP_BATCH: usize = 1_000;
 pub struct SqliteBackend {
     writer: Exclusive<Writer>,
     store_id: StoreId,
-    /// As SQLite names it; none if its name is no UTF-8.
-    file: Option<String>,
+    file: FileName,
     // Behind the writer, so that its connection is closed when the process is told so.
     place: Arc<Place>,
 }
 
 impl SqliteBackend {
     /// Opens the store in the file at `path`, and makes file and tables if they are not there. To SQLite, a
-    /// path that starts with `file:` is a URI; give it an absolute path, since the file is opened again after a
-    /// commit that failed, and no `cache=shared`, whose locks are not waited for.
+    /// path that starts with `file:` is a URI; give it an absolute path, since the file is opened again now and
+    /// then (after a commit that failed, say), and no `cache=shared`, whose locks are not waited for.
     ///
     /// # Errors
     /// Nothing is kept open after any of them:
@@ -76,7 +78,8 @@ impl SqliteBackend {
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, Error> {
         let place = Arc::new(Place::new(path.as_ref(), options)?);
         let writer = Writer::new(Arc::clone(&place))?;
-        Ok(Self { store_id: writer.store_id(), file: writer.file(), writer: Exclusive::new(writer), place })
+        let Known { store_id, file } = writer.known().clone();
+        Ok(Self { writer: Exclusive::new(writer), store_id, file, place })
     }
 
     /// This thread's turn with the writer.

@@ -42,3 +42,20 @@ fn a_commit_that_fails_on_an_attached_file_only_is_not_called_done() {
         assert!(entries >= 1);
     }
 }
+
+/// What is attached in memory goes with the connection.
+#[test]
+fn a_commit_that_fails_beside_an_attached_database_in_memory_is_settled() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let disk = Disk::new();
+    let options = SqliteOptions::new()
+        .with_vfs(disk.vfs())
+        .with_connection_setup(|connection| connection.execute_batch("ATTACH ':memory:' AS scratch"));
+    let path = folder.path().join("store.db");
+    let store = IdempotencyStore::new(SqliteBackend::open(path, options).expect("a store"));
+    disk.fail(Fault::of(&[Operation::Write], File::Wal));
+    let ran =
+        store.atomically(&scope("s"), &key("k"), &asks_for("x"), |_| Ok::<_, rusqlite::Error>(Reply::Marker));
+    assert_eq!(disk.heal().failed(), 1);
+    assert!(ran.is_err_and(|error| !error.is_indefinite()));
+}

@@ -8,6 +8,7 @@
 mod common;
 
 mod attached;
+mod batches;
 mod bench;
 mod commits;
 mod elsewhere;

@@ -282,6 +282,46 @@ fn work_that_forks_is_committed_by_the_parent_only() {
     });
 }
 
+/// More than SQLite keeps in memory, so that some of the transaction lies in the log already.
+#[test]
+fn work_that_forks_a_child_which_panics_is_committed_by_the_parent_all_the_same() {
+    alone("forks::work_that_forks_a_child_which_panics_is_committed_by_the_parent_all_the_same", || {
+        const ROWS: i64 = 3_000;
+        let folder = folder();
+        let path = folder.path().join("store.db");
+        let store = open(&path, SqliteOptions::new()).expect("a fresh store");
+        let other = Connection::open(&path).expect("the file");
+        other.execute_batch("CREATE TABLE orders (content BLOB)").expect("a table");
+        let mut is_the_child = false;
+        let work = || {
+            store.atomically(&scope("a"), &key("k"), &asks_for("x"), |transaction| {
+                for _ in 0..ROWS {
+                    transaction.execute("INSERT INTO orders VALUES (randomblob(2000))", [])?;
+                }
+                // SAFETY: as in `Fork::start`.
+                let process = unsafe { fork() };
+                is_the_child = process == 0;
+                assert!(process > 0, "the child panics");
+                assert_eq!(Fork(process).wait(), PANICKED);
+                Ok::<_, rusqlite::Error>(Reply::Marker)
+            })
+        };
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        if is_the_child {
+            // SAFETY: as in `Fork::start`.
+            unsafe { _exit(PANICKED.into()) }
+        }
+        drop(ran.expect("no panic in the parent").expect("the parent's work"));
+        let count = |sql: &str| -> i64 { other.query_row(sql, [], |row| row.get(0)).expect("a sound file") };
+        assert_eq!(count("SELECT count(*) FROM orders"), ROWS);
+        assert_eq!(count("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
+        assert_eq!(
+            store.try_claim(&scope("a"), &key("k"), &asks_for("x")).expect("a store").name(),
+            "completed"
+        );
+    });
+}
+
 fn pipe() -> (PipeWriter, PipeReader) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     (writer, reader)

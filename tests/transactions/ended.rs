@@ -3,7 +3,7 @@
 use crate::common::Answer;
 use crate::shop::{Shop, claim, order, reply};
 use idempotency::rusqlite;
-use idempotency::{Error, Failures, LostReason, Policy, Ran, Reply, RunError};
+use idempotency::{Error, Failures, LostReason, Policy, Reply, RunError};
 
 /// What the work does after it has ordered a book; whether that was committed; what is ordered then; and
 /// whether the last of the statements is denied.
@@ -126,7 +126,7 @@ fn work_that_ends_the_transaction_and_fails_gets_its_error_if_nothing_was_commit
 }
 
 #[test]
-fn work_that_ends_the_transaction_and_gives_a_failure_hears_what_was_committed() {
+fn work_that_ends_the_transaction_and_gives_a_failure_gets_it_back_with_what_was_committed() {
     for ending in ENDINGS {
         let shop = Shop::new();
         let before = shop.stored();
@@ -135,9 +135,13 @@ fn work_that_ends_the_transaction_and_gives_a_failure_hears_what_was_committed()
             Ok::<_, rusqlite::Error>(reply(503, "later"))
         });
         match ended {
-            Ok(Ran::Failed(_)) => assert!(!ending.committed, "{}", ending.statements),
-            Err(RunError::NotRecorded { error: Error::TransactionEnded { committed: true }, .. }) => {
-                assert!(ending.committed, "{}", ending.statements);
+            Err(RunError::NotRecorded { reply: given, error: Error::TransactionEnded { committed } }) => {
+                assert_eq!(
+                    (given, committed),
+                    (reply(503, "later"), ending.committed),
+                    "{}",
+                    ending.statements
+                );
             }
             other => panic!("{}: {other:?}", ending.statements),
         }

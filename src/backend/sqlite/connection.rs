@@ -2,6 +2,7 @@
 
 use crate::backend::sqlite::busy::{self, Naps};
 use crate::backend::sqlite::failure::{self, nothing_done};
+use crate::backend::sqlite::file::FileName;
 use crate::backend::sqlite::library;
 use crate::backend::sqlite::options::{Durability, SqliteOptions};
 use crate::backend::sqlite::place::{NOT_A_FILE, Place};
@@ -17,9 +18,13 @@ const CACHED_STATEMENTS: usize = 32;
 const LOG_SIZE_LIMIT: i64 = 8 * 1024 * 1024;
 
 /// A connection that waits for locks as its options say, with the application's own set-up. Nothing of the
-/// file is looked at, and no setting of it changed.
-pub(super) fn connect(place: &Place, is_there: bool) -> Result<Connection, BackendError> {
+/// file is looked at, and no setting of it changed. A `known` file is not made if it is gone, and not looked for
+/// by links that may lead elsewhere now.
+pub(super) fn connect(place: &Place, known: Option<&FileName>) -> Result<Connection, BackendError> {
     let Place { path, options, .. } = place;
+    // A URI stays what it is: it says more than a path.
+    let known = known.filter(|_| !place.is_uri()).map(FileName::path);
+    let (path, is_known) = (known.as_ref().unwrap_or(path), known.is_some());
     library::check()?;
     // Opened for reading only, it would be read, and that is an error like any of a disk.
     if path.is_dir() {
@@ -27,7 +32,7 @@ pub(super) fn connect(place: &Place, is_there: bool) -> Result<Connection, Backe
     }
     let access = if options.read_only {
         OpenFlags::SQLITE_OPEN_READ_ONLY
-    } else if is_there {
+    } else if is_known {
         OpenFlags::SQLITE_OPEN_READ_WRITE
     } else {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
@@ -96,7 +101,7 @@ mod tests {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let options = SqliteOptions::new().with_durability(durability);
             let place = Place::new(&folder.path().join("store.db"), options).expect("a place");
-            let connection = connect(&place, false).expect("a connection");
+            let connection = connect(&place, None).expect("a connection");
             prepare_to_write(&connection, &place.options).expect("a file of our own");
             let set = |pragma: &str| -> i64 {
                 connection.query_row(pragma, [], |row| row.get(0)).expect("a setting")

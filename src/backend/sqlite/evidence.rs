@@ -72,9 +72,9 @@ impl Evidence {
         let mut verdict = Verdict::Unclear;
         for trace in traces {
             match trace.verdict(session)? {
-                Verdict::Stands => return Ok(Verdict::Stands),
+                Verdict::Stands if traces.len() == 1 || trace.is_ours_alone() => return Ok(Verdict::Stands),
                 Verdict::NotDone => verdict = Verdict::NotDone,
-                Verdict::Unclear => {}
+                _ => {}
             }
         }
         // Nothing but claims, and none of them owns its key: whatever became of them, nothing is granted.
@@ -87,6 +87,17 @@ impl Evidence {
         match self.trace {
             Trace::Granted { token, .. } | Trace::Executed { token, .. } => Some(token),
             Trace::Put(_) | Trace::Deleted { .. } => None,
+        }
+    }
+
+    /// Whether what it looks for can have come from nobody else: a row may be gone by another's hand, and a
+    /// record that was not changed was there before. That will do for the command itself, but not to judge
+    /// others by.
+    fn is_ours_alone(&self) -> bool {
+        match &self.trace {
+            Trace::Granted { .. } | Trace::Executed { .. } => true,
+            Trace::Put(records) => records.0 != records.1,
+            Trace::Deleted { .. } => false,
         }
     }
 

@@ -33,8 +33,7 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// Looks at what this thread holds, or notes it down. A thread that goes down has lost its notes, and runs none
-/// of the application's code under a turn any more.
+/// Looks at what this thread holds, or notes it down. A thread that goes down has lost its notes.
 fn note(change: impl FnOnce(&mut Vec<usize>)) {
     let _going_down = HELD.try_with(|held| change(&mut held.borrow_mut()));
 }

@@ -2,17 +2,21 @@
 
 use crate::backend::StoreId;
 use crate::backend::sqlite::failure::nothing_done;
+use crate::backend::sqlite::file::FileName;
 use crate::backend::sqlite::place::Place;
 use crate::backend::sqlite::session::Session;
-use crate::backend::sqlite::sql::{ALLOW_WRITES, COUNT_TEMPORARY, DRAW_WRITER, LIST_DATABASES, LOCKING_MODE};
+use crate::backend::sqlite::sql::{
+    BARS_TO_WRITES, DRAW_WRITER, LIST_DATABASES, LIST_TEMPORARY, LOCKING_MODE, MAX_PAGE_COUNT,
+};
 use crate::backend::sqlite::watch::Watch;
 use crate::backend::sqlite::{connection, schema};
 use crate::error::BackendError;
-use rusqlite::{Connection, Result, TransactionState};
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, Result};
 
 pub(super) struct Open {
     pub(super) connection: Connection,
-    pub(super) store_id: StoreId,
+    pub(super) known: Known,
     /// Stored with each claim, so that it can be told whose connection granted it.
     pub(super) writer: i64,
     /// The last token that had been granted before this opening.
@@ -21,14 +25,26 @@ pub(super) struct Open {
     shape: Shape,
 }
 
+/// Which store a file has, and which file that is.
+#[derive(Clone, PartialEq)]
+pub(super) struct Known {
+    pub(super) store_id: StoreId,
+    pub(super) file: FileName,
+}
+
 impl Open {
-    /// Opens the file, and prepares the store if it may: the `expected` one, if that is known.
-    pub(super) fn new(place: &Place, expected: Option<StoreId>) -> Result<Self, BackendError> {
-        let mut connection = connection::connect(place, expected.is_some())?;
+    /// Opens the file, and prepares the store if it may: the one that is `known`, if it was open before.
+    pub(super) fn new(place: &Place, known: Option<&Known>) -> Result<Self, BackendError> {
+        const NOT_THERE: BackendError =
+            BackendError::foreign("the store that was opened is not in its file any more");
+        let mut connection = connection::connect(place, known.map(|known| &known.file))?;
         // Looked at first, so that a file which is not ours stays as it was.
         let found = schema::recognise(&connection, &place.statements)?;
-        if expected.is_some() && found != expected {
-            return Err(BackendError::foreign("the store that was opened is not in its file any more"));
+        let file = FileName::of(&connection).map_err(nothing_done)?;
+        if let Some(known) = known
+            && (found != Some(known.store_id) || file != known.file)
+        {
+            return Err(NOT_THERE);
         }
         let (store_id, last_token) = if place.options.read_only {
             (found.ok_or(BackendError::foreign("there is no store in this file"))?, 0)
@@ -39,7 +55,7 @@ impl Open {
         place.watch.over(&mut connection).map_err(nothing_done)?;
         let writer = connection.query_row(DRAW_WRITER, [], |row| row.get(0)).map_err(nothing_done)?;
         let shape = Shape::of(&connection).map_err(nothing_done)?;
-        Ok(Self { connection, store_id, writer, last_token, shape })
+        Ok(Self { connection, known: Known { store_id, file }, writer, last_token, shape })
     }
 
     /// The connection at work for the store.
@@ -54,7 +70,7 @@ impl Open {
             // A statement that was not ended would hold its snapshot for ever.
             && !connection.is_busy()
             && connection::wait_for_locks(connection, &place.options).is_ok()
-            && connection.execute_batch(ALLOW_WRITES).is_ok()
+            && allow_writes(connection).is_ok()
             && Shape::of(connection).is_ok_and(|shape| shape == self.shape)
     }
 }
@@ -65,40 +81,42 @@ impl Drop for Open {
     }
 }
 
-/// What work can leave on a connection, and would stand in the way of every command after it: a file that is
-/// locked along with the store's, a trigger on the store's table, a lock that is not given back.
+/// What work can leave on a connection, and would stand in the way of commands after it: a file that is locked
+/// along with the store's, a trigger on the store's table, a lock that is not given back, a bound on the file.
 #[derive(PartialEq)]
 struct Shape {
     databases: Vec<String>,
-    temporary: i64,
+    temporary: Option<String>,
     locking_mode: String,
+    max_page_count: i64,
 }
 
 impl Shape {
     fn of(connection: &Connection) -> Result<Self> {
+        let databases = connection
+            .prepare_cached(LIST_DATABASES)?
+            .query_map([], |row| row.get("name"))?
+            // It is there from when it is first asked for.
+            .filter(|name| !name.as_ref().is_ok_and(|name| name == "temp"))
+            .collect::<Result<_>>()?;
         Ok(Self {
-            databases: attached(connection)?,
-            temporary: connection.prepare_cached(COUNT_TEMPORARY)?.query_row([], |row| row.get(0))?,
-            locking_mode: connection.prepare_cached(LOCKING_MODE)?.query_row([], |row| row.get(0))?,
+            databases,
+            temporary: ask(connection, LIST_TEMPORARY)?,
+            locking_mode: ask(connection, LOCKING_MODE)?,
+            max_page_count: ask(connection, MAX_PAGE_COUNT)?,
         })
     }
 }
 
-fn attached(connection: &Connection) -> Result<Vec<String>> {
-    connection
-        .prepare_cached(LIST_DATABASES)?
-        .query_map([], |row| row.get("name"))?
-        .filter(|name| !name.as_deref().is_ok_and(|name| ["main", "temp"].contains(&name)))
-        .collect()
+fn ask<T: FromSql>(connection: &Connection, question: &str) -> Result<T> {
+    connection.prepare_cached(question)?.query_row([], |row| row.get(0))
 }
 
-/// Whether the connection's transaction writes to another file than the store's, too. The two are not committed
-/// as one: each has a write-ahead log of its own (SQLite, "ATTACH DATABASE").
-pub(super) fn writes_elsewhere(connection: &Connection) -> Result<bool> {
-    for database in attached(connection)? {
-        if connection.transaction_state(Some(database.as_str()))? == TransactionState::Write {
-            return Ok(true);
+fn allow_writes(connection: &Connection) -> Result<()> {
+    for (is_barred, unbar) in BARS_TO_WRITES {
+        if ask(connection, is_barred)? {
+            connection.execute_batch(unbar)?;
         }
     }
-    Ok(false)
+    Ok(())
 }

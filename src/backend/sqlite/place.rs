@@ -28,12 +28,16 @@ impl Place {
         if path.as_os_str() == ":memory:" || path.as_os_str().is_empty() {
             return Err(BackendError::invalid_option(NOT_A_FILE));
         }
-        let path = if path.as_os_str().as_encoded_bytes().starts_with(b"file:") {
+        let path = if is_uri(path) {
             path.to_owned()
         } else {
             std::path::absolute(path).map_err(|error| BackendError::cannot_open().with_source(error))?
         };
         Ok(Self { path, options, statements, watch: Watch::default(), process: Process::open()? })
+    }
+
+    pub(super) fn is_uri(&self) -> bool {
+        is_uri(&self.path)
     }
 
     /// Whether this process is a fork of the one that opened the store.
@@ -45,4 +49,8 @@ impl Place {
     pub(super) fn session<'s>(&'s self, connection: &'s Connection, writer: i64) -> Session<'s> {
         Session { connection, statements: &self.statements, clock: &*self.options.clock, writer }
     }
+}
+
+fn is_uri(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().starts_with(b"file:")
 }

@@ -163,9 +163,14 @@ pub(super) const DRAW_WRITER: &str = "SELECT random() | 1";
 pub(super) const NO_WRITER: i64 = 0;
 
 pub(super) const COMMIT: &str = "COMMIT";
+pub(super) const ROLL_BACK: &str = "ROLLBACK";
 
-/// Takes back the settings under which a connection can't write, or answers a write with rows.
-pub(super) const ALLOW_WRITES: &str = "PRAGMA query_only = OFF; PRAGMA count_changes = OFF";
+/// The settings under which a connection can't write, or answers a write with rows. They are set only where
+/// they are on: setting one has every statement prepared anew.
+pub(super) const BARS_TO_WRITES: [(&str, &str); 2] = [
+    ("PRAGMA query_only", "PRAGMA query_only = OFF"),
+    ("PRAGMA count_changes", "PRAGMA count_changes = OFF"),
+];
 
 /// A mark inside a transaction of the application's. Of savepoints with one name the newest is meant.
 pub(super) const SET_MARK: &str = "SAVEPOINT idempotency";
@@ -174,8 +179,10 @@ pub(super) const CLEAR_MARK: &str = "RELEASE idempotency";
 pub(super) const BACK_TO_MARK: &str = "ROLLBACK TO idempotency; RELEASE idempotency";
 
 pub(super) const LIST_DATABASES: &str = "PRAGMA database_list";
-pub(super) const COUNT_TEMPORARY: &str = "SELECT count(*) FROM temp.sqlite_schema";
+pub(super) const LIST_TEMPORARY: &str =
+    "SELECT group_concat(type || ' ' || name || ' ' || tbl_name, ', ') FROM temp.sqlite_schema";
 pub(super) const LOCKING_MODE: &str = "PRAGMA main.locking_mode";
+pub(super) const MAX_PAGE_COUNT: &str = "PRAGMA main.max_page_count";
 
 /// What the names of a store's tables start with, so that they can live in the application's own file beside
 /// its tables.

@@ -4,7 +4,7 @@
 use crate::backend::sqlite::SqliteBackend;
 use crate::backend::sqlite::exclusive::Turn;
 use crate::backend::sqlite::failure::{is_of_the_file, nothing_done};
-use crate::backend::sqlite::open::writes_elsewhere;
+use crate::backend::sqlite::file::{FileName, is_another_attached};
 use crate::backend::sqlite::session::Session;
 use crate::backend::sqlite::sql::{BACK_TO_MARK, CLEAR_MARK, NO_WRITER, SET_MARK};
 use crate::backend::sqlite::watch::{Fate, Watch};
@@ -16,7 +16,6 @@ use crate::reply::Reply;
 use crate::time::Period;
 use crate::transition::Command;
 use rusqlite::{Connection, Transaction, TransactionState};
-use std::path::Path;
 
 /// What came of a claim, the work under it, and its completion, in one transaction.
 pub(crate) enum Atomic<S> {
@@ -28,8 +27,13 @@ pub(crate) enum Atomic<S> {
     Completed(Completed),
     /// The work gave this reply, and it was not recorded, or may not have been.
     NotRecorded(Reply, Error),
-    /// The work gave no reply to record, and has committed what it wrote by itself.
-    Committed(S),
+    /// The work gave no reply to record, and has ended the transaction by itself.
+    Ended {
+        /// Why there is no reply.
+        stop: S,
+        /// Whether what it wrote until then is kept, or may be.
+        committed: bool,
+    },
 }
 
 /// The writer while the application's work may have its connection: taken back at the end, by a panic too.
@@ -84,8 +88,7 @@ impl SqliteBackend {
                 let committed = fate != Fate::RolledBack;
                 return Ok(Ending::RollBack(match worked {
                     Ok(reply) => Atomic::NotRecorded(reply, Error::TransactionEnded { committed }),
-                    Err(stop) if committed => Atomic::Committed(stop),
-                    Err(stop) => Atomic::Stopped(stop),
+                    Err(stop) => Atomic::Ended { stop, committed },
                 }));
             }
             let reply = match worked {
@@ -96,8 +99,8 @@ impl SqliteBackend {
             let complete = Command::Complete { token: grant.token, reply: reply.clone(), retention };
             Ok(match session.execute(id, &complete, session.now()?)?.outcome {
                 Outcome::Recorded(completed) => {
-                    // If another file is written to, this one's say is not enough.
-                    let evidence = if writes_elsewhere(transaction).map_err(nothing_done)? {
+                    // With another file beside it, this one's say is not enough.
+                    let evidence = if is_another_attached(transaction).map_err(nothing_done)? {
                         Vec::new()
                     } else {
                         vec![evidence.completed_at_once()]
@@ -170,17 +173,11 @@ impl SqliteBackend {
                     BackendError::other_database().with_source(error)
                 }
             })?;
-        if store_id == *self.store_id.as_bytes() && is_same_file(self.file.as_deref(), transaction.path()) {
+        let file = FileName::of(transaction).map_err(nothing_done)?;
+        if store_id == *self.store_id.as_bytes() && self.file.is_same_file(&file) {
             Ok(session)
         } else {
             Err(BackendError::other_database())
         }
     }
-}
-
-/// Whether two names that SQLite gives are those of one file: a copy has the same store id. Another spelling of
-/// one name is no other file; another hard link is, since the log is named by it.
-fn is_same_file(one: Option<&str>, other: Option<&str>) -> bool {
-    let canonical = |name: Option<&str>| Path::new(name?).canonicalize().ok();
-    one == other || canonical(one).is_some_and(|one| canonical(other) == Some(one))
 }

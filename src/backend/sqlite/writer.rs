@@ -1,21 +1,20 @@
 //! The one connection that writes: each command in a transaction of its own, and what became of a commit that
 //! failed.
 
-use crate::backend::StoreId;
 use crate::backend::sqlite::evidence::{Evidence, Verdict};
 use crate::backend::sqlite::failure::{self, nothing_done};
-use crate::backend::sqlite::open::Open;
+use crate::backend::sqlite::open::{Known, Open};
 use crate::backend::sqlite::place::Place;
 use crate::backend::sqlite::row::{self, CheckpointColumns};
 use crate::backend::sqlite::session::Session;
-use crate::backend::sqlite::sql::COMMIT;
+use crate::backend::sqlite::sql::{COMMIT, ROLL_BACK};
 use crate::error::BackendError;
 use crate::key::RecordId;
 use crate::outcome::Outcome;
 use crate::record::Record;
 use crate::time::{Stopwatch, Timestamp};
 use crate::transition::Command;
-use rusqlite::{ErrorCode, Transaction, TransactionBehavior};
+use rusqlite::{Connection, DropBehavior, ErrorCode, Transaction, TransactionBehavior};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +27,8 @@ const SWEEP_STEP: usize = 32;
 /// The store's own connection.
 pub(super) struct Writer {
     place: Arc<Place>,
-    store_id: StoreId,
+    /// Which store it is, and where.
+    known: Known,
     /// None after a failed commit, until it can be opened again.
     open: Option<Open>,
 }
@@ -40,20 +40,31 @@ pub(super) enum Ending<T> {
     RollBack(T),
 }
 
+/// Rolls a transaction back that was not committed, after an error or a panic too; but for a fork's copy of it,
+/// which is the parent's to end.
+struct RollBack<'w> {
+    connection: &'w Connection,
+    place: &'w Place,
+}
+
+impl Drop for RollBack<'_> {
+    fn drop(&mut self) {
+        if !self.place.is_forked() && !self.connection.is_autocommit() {
+            // A transaction that can't even be rolled back ends when its connection is closed.
+            let _is_rolled_back = self.connection.execute_batch(ROLL_BACK);
+        }
+    }
+}
+
 impl Writer {
     /// Opens the file, and prepares the store.
     pub(super) fn new(place: Arc<Place>) -> Result<Self, BackendError> {
         let open = Open::new(&place, None)?;
-        Ok(Self { place, store_id: open.store_id, open: Some(open) })
+        Ok(Self { place, known: open.known.clone(), open: Some(open) })
     }
 
-    /// The file as SQLite names it: absolute, and without symbolic links.
-    pub(super) fn file(&self) -> Option<String> {
-        self.open.as_ref().and_then(|open| open.connection.path()).map(str::to_owned)
-    }
-
-    pub(super) const fn store_id(&self) -> StoreId {
-        self.store_id
+    pub(super) const fn known(&self) -> &Known {
+        &self.known
     }
 
     pub(super) fn execute(&mut self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
@@ -146,13 +157,13 @@ impl Writer {
         }
         let place = Arc::clone(&self.place);
         let session = self.opened()?.session(&place);
-        // Dropped without a commit, by an error or a panic, it rolls back unless SQLite already has.
-        let transaction = Transaction::new_unchecked(session.connection, TransactionBehavior::Immediate)
+        let mut transaction = Transaction::new_unchecked(session.connection, TransactionBehavior::Immediate)
             .map_err(nothing_done)?;
+        transaction.set_drop_behavior(DropBehavior::Ignore);
+        let rolled_back_at_the_end = RollBack { connection: session.connection, place: &place };
         let ending = session.now().and_then(|now| work(&session, &transaction, now));
         if place.is_forked() {
-            // The work has forked, and this is the child: the transaction is the parent's to end.
-            mem::forget(transaction);
+            // The work has forked, and this is the child.
             return Err(BackendError::forked());
         }
         match ending? {
@@ -160,14 +171,12 @@ impl Writer {
                 Ok(()) => Ok(value),
                 Err(error) if is_refused(&transaction, &error) => Err(nothing_done(error)),
                 Err(error) => {
+                    drop(rolled_back_at_the_end);
                     drop(transaction);
                     self.settle(&written, error).map(|()| value)
                 }
             },
-            Ending::RollBack(value) => {
-                drop(transaction);
-                Ok(value)
-            }
+            Ending::RollBack(value) => Ok(value),
         }
     }
 
@@ -211,10 +220,9 @@ impl Writer {
 
     /// The connection, opened again if it was given up.
     fn opened(&mut self) -> Result<&Open, BackendError> {
-        // A transaction that could not even be rolled back ends when its connection is closed.
         let open = match self.open.take().filter(|open| open.connection.is_autocommit()) {
             Some(open) => open,
-            None => Open::new(&self.place, Some(self.store_id))?,
+            None => Open::new(&self.place, Some(&self.known))?,
         };
         Ok(self.open.insert(open))
     }
@@ -236,6 +244,10 @@ impl Drop for Writer {
 /// left for it.
 fn is_of_one_record(error: &BackendError) -> bool {
     use std::error::Error as _;
-    let source = error.source().and_then(|source| source.downcast_ref());
-    !error.is_transient() && !source.is_some_and(failure::is_of_the_file)
+    let source = error.source().and_then(|source| source.downcast_ref::<rusqlite::Error>());
+    !error.is_transient()
+        && source.is_none_or(|source| {
+            source.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+                || !failure::is_of_the_file(source)
+        })
 }
