@@ -81,7 +81,9 @@ system-sqlite:
     if ! pkg-config --atleast-version=3.44 sqlite3; then
         export RUSTFLAGS="-C link-arg=-Wl,--defsym=sqlite3_set_clientdata=0"
     fi
-    cargo test "${flags[@]}" -- --exact "$test" --nocapture | tee /dev/stderr | grep "1 passed" >/dev/null
+    output=$(cargo test "${flags[@]}" -- --exact "$test" --nocapture)
+    echo "$output"
+    grep --quiet "1 passed" <<<"$output"
 
 # Builds the fuzz target on stable Rust, so that it can't rot.
 fuzz-build:
