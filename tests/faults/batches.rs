@@ -22,8 +22,17 @@ fn claim(name: &str) -> (RecordId, Command) {
 }
 
 /// The batches, each with a claim of "b" behind something that is found as it would be left.
-fn batches() -> [Case; 3] {
+fn batches() -> [Case; 4] {
     [
+        ("an abandonment that is renewed at once", |bench| {
+            let token = bench
+                .store
+                .try_claim(&scope(SCOPE), &key("a"), &asks_for("x"))
+                .expect("a store")
+                .claimed()
+                .token();
+            vec![(id("a"), Command::Abandon { token }), (id("a"), Command::Renew { token }), claim("b")]
+        }),
         ("a renewal that changes nothing", |bench| {
             let owner =
                 bench.store.try_claim(&scope(SCOPE), &key("a"), &asks_for("x")).expect("a store").claimed();

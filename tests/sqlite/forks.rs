@@ -4,7 +4,7 @@
 use crate::alone::{alarm, alone};
 use crate::common::{Answer, asks_for, key, scope};
 use crate::{folder, open};
-use idempotency::{Claim, Error, Reply, SqliteOptions, SqliteStore, Ticket};
+use idempotency::{Claim, Error, Reply, SqliteOptions, SqliteStore, StoredResponse, Ticket};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -279,6 +279,47 @@ fn work_that_forks_is_committed_by_the_parent_only() {
             .expect("orders");
         assert_eq!(who, ["the parent"]);
         claim(&store, "new").release().expect("the parent's store works on");
+    });
+}
+
+/// What the child would still write, the completion, makes room in SQLite's memory: pages of the transaction that
+/// the parent has committed by then would be written over the log's.
+#[test]
+fn work_that_forks_leaves_the_file_alone_in_the_child() {
+    alone("forks::work_that_forks_leaves_the_file_alone_in_the_child", || {
+        const ROWS: i64 = 500;
+        let folder = folder();
+        let path = folder.path().join("store.db");
+        let store = open(&path, SqliteOptions::new()).expect("a fresh store");
+        let other = Connection::open(&path).expect("the file");
+        other.execute_batch("CREATE TABLE orders (content BLOB)").expect("a table");
+        let (mut to_child, mut from_parent) = pipe();
+        let mut process = -1;
+        let ran = store.atomically(&scope("a"), &key("k"), &asks_for("x"), |transaction| {
+            for _ in 0..ROWS {
+                transaction.execute("INSERT INTO orders VALUES (zeroblob(3000))", [])?;
+            }
+            // SAFETY: as in `Fork::start`.
+            process = unsafe { fork() };
+            assert!(process >= 0, "the process can't be forked");
+            if process == 0 {
+                // Until the parent has committed.
+                hear(&mut from_parent);
+            }
+            Ok::<_, rusqlite::Error>(StoredResponse::new(200).with_body(vec![b'P'; 500_000]).into())
+        });
+        if process == 0 {
+            let is_refused = ran.is_err_and(|error| matches!(error.store_error(), Some(Error::Forked)));
+            // SAFETY: as in `Fork::start`.
+            unsafe { _exit(if is_refused { AS_IT_SHOULD_BE } else { OPENED_AGAIN }.into()) }
+        }
+        drop(ran.expect("the parent's work"));
+        tell(&mut to_child);
+        assert_eq!(Fork(process).wait(), AS_IT_SHOULD_BE);
+        drop(store);
+        let count = |sql: &str| -> i64 { other.query_row(sql, [], |row| row.get(0)).expect("a sound file") };
+        assert_eq!(count("SELECT count(*) FROM orders"), ROWS);
+        assert_eq!(count("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
     });
 }
 

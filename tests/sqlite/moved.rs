@@ -54,7 +54,7 @@ fn a_store_whose_file_was_moved_away_is_not_made_anew_and_is_there_again_when_it
 }
 
 #[test]
-fn a_store_opened_by_a_uri_that_may_make_the_file_is_found_again() {
+fn a_store_opened_by_a_uri_that_may_make_the_file_is_found_again_and_not_made_anew() {
     for mode in ["", "?mode=rwc", "?mode=rw"] {
         let folder = folder();
         let path = folder.path().join("store.db");
@@ -64,6 +64,12 @@ fn a_store_opened_by_a_uri_that_may_make_the_file_is_found_again() {
         give_the_connection_up(&store);
         let claim = store.try_claim(&scope("a"), &key("k"), &asks_for("x"));
         assert_eq!(claim.expect(mode).claimed().attempt(), 1, "{mode}");
+
+        give_the_connection_up(&store);
+        std::fs::rename(&path, path.with_extension("away")).expect("a move");
+        let error = store.lookup(&scope("a"), &key("k")).expect_err("nothing is there");
+        assert!(matches!(error, Error::CannotOpen(_)), "{mode}: {error:?}");
+        assert!(!path.exists(), "{mode}: a file was made");
     }
 }
 
@@ -112,4 +118,21 @@ fn a_transaction_on_a_copy_with_an_odd_name_is_refused() {
     };
     assert!(matches!(complete_on(&copy), Err(Error::OtherDatabase(_))));
     assert!(complete_on(&path).is_ok());
+}
+
+/// In a database of UTF-16, SQLite can't give such a name back as it is.
+#[cfg(unix)]
+#[test]
+fn a_store_with_an_odd_name_in_a_database_of_utf_16_is_found_again() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = folder();
+    let path = folder.path().join(std::ffi::OsStr::from_bytes(b"\xff.db"));
+    let options = SqliteOptions::new()
+        .with_connection_setup(|connection| connection.pragma_update(None, "encoding", "UTF-16"));
+    let store = open(&path, options).expect("a fresh store");
+    give_the_connection_up(&store);
+    assert_eq!(
+        store.try_claim(&scope("a"), &key("k"), &asks_for("x")).expect("the store").claimed().attempt(),
+        1
+    );
 }

@@ -9,6 +9,7 @@ use crate::backend::sqlite::place::{NOT_A_FILE, Place};
 use crate::backend::sqlite::sql::USE_WRITE_AHEAD_LOG;
 use crate::error::BackendError;
 use rusqlite::{Connection, OpenFlags};
+use std::path::PathBuf;
 
 /// Room for every statement of the store, and for some of the application's own.
 const CACHED_STATEMENTS: usize = 32;
@@ -21,18 +22,16 @@ const LOG_SIZE_LIMIT: i64 = 8 * 1024 * 1024;
 /// file is looked at, and no setting of it changed. A `known` file is not made if it is gone, and not looked for
 /// by links that may lead elsewhere now.
 pub(super) fn connect(place: &Place, known: Option<&FileName>) -> Result<Connection, BackendError> {
-    let Place { path, options, .. } = place;
-    // A URI stays what it is: it says more than a path.
-    let known = known.filter(|_| !place.is_uri()).map(FileName::path);
-    let (path, is_known) = (known.as_ref().unwrap_or(path), known.is_some());
+    let options = &place.options;
     library::check()?;
+    let path = &path_to_open(place, known)?;
     // Opened for reading only, it would be read, and that is an error like any of a disk.
     if path.is_dir() {
         return Err(BackendError::cannot_open());
     }
     let access = if options.read_only {
         OpenFlags::SQLITE_OPEN_READ_ONLY
-    } else if is_known {
+    } else if known.is_some() && !place.is_uri() {
         OpenFlags::SQLITE_OPEN_READ_WRITE
     } else {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
@@ -56,6 +55,22 @@ pub(super) fn connect(place: &Place, known: Option<&FileName>) -> Result<Connect
     }
     wait_for_locks(&mut connection, options)?;
     Ok(connection)
+}
+
+/// The path to open, or to open again: by the name that SQLite resolved then.
+fn path_to_open(place: &Place, known: Option<&FileName>) -> Result<PathBuf, BackendError> {
+    let resolved = known.map(FileName::path);
+    let is_gone = resolved.as_ref().is_some_and(|resolved| !resolved.exists());
+    if place.is_uri() {
+        // It says more than a path, and stays what it is; but it may say that the file is to be made.
+        return if is_gone && place.options.vfs.is_none() {
+            Err(BackendError::cannot_open())
+        } else {
+            Ok(place.path.clone())
+        };
+    }
+    // A name that is no UTF-8 may not have come back as it was.
+    Ok(resolved.filter(|_| !is_gone).unwrap_or_else(|| place.path.clone()))
 }
 
 pub(super) fn wait_for_locks(

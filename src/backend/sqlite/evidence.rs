@@ -58,8 +58,12 @@ impl Evidence {
         Self { id: id.clone(), trace: Trace::Deleted { token } }
     }
 
-    /// What the file says of a transaction that has left `traces`. It was done as a whole or not at all, so
-    /// one of them decides. `last_token` is the counter as it was when the file was opened again.
+    /// What the file says of a transaction that has left `traces`. `last_token` is the counter as it was when the
+    /// file was opened again.
+    ///
+    /// It was done as a whole or not at all. Yet only a claim that stands can have come from nobody else: another
+    /// may have deleted the same row, or the transaction itself have changed a record back. So what is found of
+    /// the others decides of them alone.
     pub(super) fn judge(
         traces: &[Self],
         session: &Session<'_>,
@@ -69,17 +73,18 @@ impl Evidence {
         if traces.iter().any(|trace| trace.token().is_some_and(|token| token.get() > last_token)) {
             return Ok(Verdict::NotDone);
         }
-        let mut verdict = Verdict::Unclear;
-        for trace in traces {
-            match trace.verdict(session)? {
-                Verdict::Stands if traces.len() == 1 || trace.is_ours_alone() => return Ok(Verdict::Stands),
-                Verdict::NotDone => verdict = Verdict::NotDone,
-                _ => {}
-            }
-        }
-        // Nothing but claims, and none of them owns its key: whatever became of them, nothing is granted.
-        let is_of_claims = !traces.is_empty() && traces.iter().all(|trace| trace.is_claim());
-        Ok(if verdict == Verdict::Unclear && is_of_claims { Verdict::NotDone } else { verdict })
+        let verdicts = traces.iter().map(|trace| trace.verdict(session)).collect::<Result<Vec<_>, _>>()?;
+        let is_claim_standing =
+            |(trace, verdict): (&Self, &Verdict)| trace.token().is_some() && *verdict == Verdict::Stands;
+        Ok(match verdicts.as_slice() {
+            [] => Verdict::Unclear,
+            all if all.iter().all(|verdict| *verdict == Verdict::Stands) => Verdict::Stands,
+            _ if traces.iter().zip(&verdicts).any(is_claim_standing) => Verdict::Stands,
+            // None of the claims owns its key: whatever became of them, nothing is granted.
+            _ if traces.iter().all(Self::is_claim) => Verdict::NotDone,
+            [only] => *only,
+            _ => Verdict::Unclear,
+        })
     }
 
     /// The token that was drawn for it.
@@ -87,17 +92,6 @@ impl Evidence {
         match self.trace {
             Trace::Granted { token, .. } | Trace::Executed { token, .. } => Some(token),
             Trace::Put(_) | Trace::Deleted { .. } => None,
-        }
-    }
-
-    /// Whether what it looks for can have come from nobody else: a row may be gone by another's hand, and a
-    /// record that was not changed was there before. That will do for the command itself, but not to judge
-    /// others by.
-    fn is_ours_alone(&self) -> bool {
-        match &self.trace {
-            Trace::Granted { .. } | Trace::Executed { .. } => true,
-            Trace::Put(records) => records.0 != records.1,
-            Trace::Deleted { .. } => false,
         }
     }
 

@@ -83,6 +83,10 @@ impl SqliteBackend {
             loan.watch.begin();
             let worked = work(transaction);
             let fate = loan.watch.end();
+            if self.place.is_forked() {
+                // The child must not write another page: the parent may have committed by now.
+                return Err(BackendError::forked());
+            }
             if fate != Fate::Open || transaction.is_autocommit() {
                 loan.lent = Lent::Ended;
                 let committed = fate != Fate::RolledBack;

@@ -163,7 +163,7 @@ impl Writer {
         let rolled_back_at_the_end = RollBack { connection: session.connection, place: &place };
         let ending = session.now().and_then(|now| work(&session, &transaction, now));
         if place.is_forked() {
-            // The work has forked, and this is the child.
+            // Somebody's code has forked in there, and this is the child.
             return Err(BackendError::forked());
         }
         match ending? {
