@@ -33,7 +33,7 @@ impl<C> ClaimOutcome<C> {
     pub fn suggested_status(&self) -> Option<u16> {
         match self {
             Self::Claimed(_) => None,
-            Self::Completed(completed) => completed.reply.response().map(|response| response.status()),
+            Self::Completed(completed) => completed.reply.status(),
             Self::InProgress(_) => Some(IN_PROGRESS_STATUS),
             Self::FingerprintMismatch(_) => Some(MISMATCH_STATUS),
         }

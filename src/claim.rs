@@ -105,7 +105,7 @@ impl Claim {
     /// Whether an earlier attempt ended without an answer, so that the effect may have happened already.
     #[must_use]
     pub const fn is_takeover(&self) -> bool {
-        self.ticket.attempt() > 1
+        self.ticket.is_takeover()
     }
 
     /// What was saved last, by this attempt or an earlier one.

@@ -222,5 +222,5 @@ pub enum PolicyError {
 }
 
 fn is_server_error(reply: &Reply) -> bool {
-    reply.response().is_some_and(|response| response.status() >= 500)
+    reply.status().is_some_and(|status| status >= 500)
 }

@@ -40,9 +40,7 @@ impl Ran {
     #[must_use]
     pub fn suggested_status(&self) -> Option<u16> {
         match self {
-            Self::Executed(_) | Self::Failed(_) | Self::Replayed(_) => {
-                self.reply().and_then(Reply::response).map(|response| response.status())
-            }
+            Self::Executed(_) | Self::Failed(_) | Self::Replayed(_) => self.reply().and_then(Reply::status),
             Self::InProgress(_) => Some(IN_PROGRESS_STATUS),
             Self::FingerprintMismatch(_) => Some(MISMATCH_STATUS),
         }

@@ -30,6 +30,11 @@ impl Reply {
         }
     }
 
+    /// The response's status, if there is one.
+    pub(crate) fn status(&self) -> Option<u16> {
+        self.response().map(StoredResponse::status)
+    }
+
     /// The reference, if that is what was recorded.
     #[must_use]
     pub fn reference(&self) -> Option<&str> {

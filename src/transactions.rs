@@ -325,7 +325,7 @@ impl TxClaim<'_> {
     /// Whether an earlier attempt ended without an answer, so that its effect may have happened already.
     #[must_use]
     pub const fn is_takeover(&self) -> bool {
-        self.ticket.attempt() > 1
+        self.ticket.is_takeover()
     }
 
     /// What an earlier attempt saved.

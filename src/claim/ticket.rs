@@ -96,6 +96,10 @@ impl Ticket {
         self.attempt
     }
 
+    pub(crate) const fn is_takeover(&self) -> bool {
+        self.attempt > 1
+    }
+
     /// The claim's lease.
     #[must_use]
     pub fn lease(&self) -> Duration {

@@ -41,13 +41,8 @@ impl Evidence {
         Self { id: id.clone(), trace: Trace::Granted { token, writer } }
     }
 
-    /// For a claim that this is the evidence of, and that was completed in the same transaction.
-    pub(super) fn completed_at_once(self) -> Self {
-        let trace = match self.trace {
-            Trace::Granted { token, writer } => Trace::Executed { token, writer },
-            other => other,
-        };
-        Self { trace, ..self }
+    pub(super) fn executed(id: &RecordId, token: FencingToken, writer: i64) -> Self {
+        Self { id: id.clone(), trace: Trace::Executed { token, writer } }
     }
 
     pub(super) fn put(id: &RecordId, before: Record, after: Record) -> Self {

@@ -2,7 +2,7 @@
 
 use crate::backend::sqlite::sql::LIST_DATABASES;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Result, Row};
+use rusqlite::{Connection, Result};
 use std::path::PathBuf;
 
 /// As SQLite resolved it: absolute, without symbolic links. Bytes, since names need not be UTF-8.
@@ -12,22 +12,13 @@ pub(super) struct FileName(Vec<u8>);
 impl FileName {
     /// That of a connection's main database.
     pub(super) fn of(connection: &Connection) -> Result<Self> {
-        let mut databases = connection.prepare_cached(LIST_DATABASES)?;
-        let mut rows = databases.query([])?;
-        while let Some(row) = rows.next()? {
-            if row.get_ref("name")? == ValueRef::Text(b"main") {
-                return Self::in_row(row);
-            }
-        }
-        Err(rusqlite::Error::QueryReturnedNoRows)
+        let main = databases(connection)?.into_iter().find(|(name, _)| name == MAIN);
+        main.map(|(_, file)| file).ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 
-    /// Empty for a database without a file.
-    fn in_row(row: &Row<'_>) -> Result<Self> {
-        Ok(match row.get_ref("file")? {
-            ValueRef::Text(name) => Self(name.to_owned()),
-            _ => Self(Vec::new()),
-        })
+    /// Whether there is none: the database is in memory, or temporary.
+    fn is_of_no_file(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -45,17 +36,27 @@ impl FileName {
     }
 }
 
+const MAIN: &str = "main";
+pub(super) const TEMPORARY: &str = "temp";
+
+/// The databases of a connection, by name, each with its file.
+pub(super) fn databases(connection: &Connection) -> Result<Vec<(String, FileName)>> {
+    let mut list = connection.prepare_cached(LIST_DATABASES)?;
+    list.query_map([], |row| {
+        let file = match row.get_ref("file")? {
+            ValueRef::Text(name) => name.to_owned(),
+            _ => Vec::new(),
+        };
+        Ok((row.get("name")?, FileName(file)))
+    })?
+    .collect()
+}
+
 /// Whether another file than the store's is attached to the connection. A transaction takes its lock along with
 /// the store's, and commits it by itself: each has a write-ahead log of its own (SQLite, "ATTACH DATABASE").
 pub(super) fn is_another_attached(connection: &Connection) -> Result<bool> {
-    let mut databases = connection.prepare_cached(LIST_DATABASES)?;
-    let mut rows = databases.query([])?;
-    while let Some(row) = rows.next()? {
-        let is_of_the_store =
-            [ValueRef::Text(b"main"), ValueRef::Text(b"temp")].contains(&row.get_ref("name")?);
-        if !is_of_the_store && FileName::in_row(row)? != FileName(Vec::new()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let is_another = |(name, file): &(String, FileName)| {
+        ![MAIN, TEMPORARY].contains(&name.as_str()) && !file.is_of_no_file()
+    };
+    Ok(databases(connection)?.iter().any(is_another))
 }

@@ -2,11 +2,11 @@
 
 use crate::backend::StoreId;
 use crate::backend::sqlite::failure::nothing_done;
-use crate::backend::sqlite::file::FileName;
+use crate::backend::sqlite::file::{self, FileName, TEMPORARY};
 use crate::backend::sqlite::place::Place;
 use crate::backend::sqlite::session::Session;
 use crate::backend::sqlite::sql::{
-    BARS_TO_WRITES, DRAW_WRITER, LIST_DATABASES, LIST_TEMPORARY, LOCKING_MODE, MAX_PAGE_COUNT,
+    BARS_TO_WRITES, DRAW_WRITER, LIST_TEMPORARY, LOCKING_MODE, MAX_PAGE_COUNT,
 };
 use crate::backend::sqlite::watch::Watch;
 use crate::backend::sqlite::{connection, schema};
@@ -26,7 +26,7 @@ pub(super) struct Open {
 }
 
 /// Which store a file has, and which file that is.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub(super) struct Known {
     pub(super) store_id: StoreId,
     pub(super) file: FileName,
@@ -85,7 +85,7 @@ impl Drop for Open {
 /// along with the store's, a trigger on the store's table, a lock that is not given back, a bound on the file.
 #[derive(PartialEq)]
 struct Shape {
-    databases: Vec<String>,
+    databases: Vec<(String, FileName)>,
     temporary: Option<String>,
     locking_mode: String,
     max_page_count: i64,
@@ -93,12 +93,9 @@ struct Shape {
 
 impl Shape {
     fn of(connection: &Connection) -> Result<Self> {
-        let databases = connection
-            .prepare_cached(LIST_DATABASES)?
-            .query_map([], |row| row.get("name"))?
-            // It is there from when it is first asked for.
-            .filter(|name| !name.as_ref().is_ok_and(|name| name == "temp"))
-            .collect::<Result<_>>()?;
+        let mut databases = file::databases(connection)?;
+        // It is there from when it is first asked for.
+        databases.retain(|(name, _)| name != TEMPORARY);
         Ok(Self {
             databases,
             temporary: ask(connection, LIST_TEMPORARY)?,

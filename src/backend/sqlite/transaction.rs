@@ -2,6 +2,7 @@
 //! and the application's with the store's commands in it.
 
 use crate::backend::sqlite::SqliteBackend;
+use crate::backend::sqlite::evidence::Evidence;
 use crate::backend::sqlite::exclusive::Turn;
 use crate::backend::sqlite::failure::{is_of_the_file, nothing_done};
 use crate::backend::sqlite::file::{FileName, is_another_attached};
@@ -75,9 +76,9 @@ impl SqliteBackend {
         let mut unrecorded = None;
         let mut loan = Loan { writer: self.writer()?, watch: &self.place.watch, lent: Lent::No };
         let atomic = loan.writer.in_transaction(|session, transaction, now| {
-            let claimed = session.execute(id, claim, now)?;
-            let (Outcome::Claimed(grant), Some(evidence)) = (&claimed.outcome, claimed.written) else {
-                return Ok(Ending::RollBack(Atomic::Answered(claimed.outcome)));
+            let grant = match session.execute(id, claim, now)?.outcome {
+                Outcome::Claimed(grant) => grant,
+                other => return Ok(Ending::RollBack(Atomic::Answered(other))),
             };
             loan.lent = Lent::Whole;
             loan.watch.begin();
@@ -107,7 +108,7 @@ impl SqliteBackend {
                     let evidence = if is_another_attached(transaction).map_err(nothing_done)? {
                         Vec::new()
                     } else {
-                        vec![evidence.completed_at_once()]
+                        vec![Evidence::executed(id, grant.token, session.writer)]
                     };
                     Ending::Commit(Atomic::Completed(completed), evidence)
                 }
