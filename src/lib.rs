@@ -78,13 +78,16 @@ mod fingerprint;
 pub mod header;
 mod hex;
 mod into_bytes;
+mod jitter;
 mod key;
+mod operators;
 mod outcome;
 mod policy;
 mod ran;
 mod record;
 mod reply;
 mod store;
+mod sweeper;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -4,14 +4,13 @@ use crate::answer::{ClaimOutcome, InProgress};
 use crate::backend::memory::{MemoryBackend, MemoryOptions};
 #[cfg(feature = "sqlite")]
 use crate::backend::sqlite::{SqliteBackend, SqliteOptions};
-use crate::backend::{Backend, StoreId, Swept};
+use crate::backend::{Backend, StoreId};
 use crate::claim::{Claim, Ticket};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{IdempotencyKey, RecordId, Scope};
 use crate::outcome::{Completed, Grant, Outcome};
 use crate::policy::{Policy, Terms};
-use crate::record::Record;
 use crate::reply::Reply;
 use crate::transition::Command;
 use std::fmt;
@@ -24,9 +23,6 @@ pub type SqliteStore = IdempotencyStore<SqliteBackend>;
 pub type MemoryStore = IdempotencyStore<MemoryBackend>;
 /// A store on a backend that is chosen at run time.
 pub type DynStore = IdempotencyStore<Arc<dyn Backend>>;
-
-/// How many expired records [`IdempotencyStore::sweep_all`] asks the backend to remove at a time.
-const SWEEP_STEP: usize = 10_000;
 
 /// How many operations [`IdempotencyStore::try_claim_many`] asks for at a time: others write between two
 /// batches.
@@ -320,62 +316,6 @@ impl<B: Backend> IdempotencyStore<B> {
     /// other if it could not be read. Nothing is written.
     pub fn resume(&self, ticket: Ticket) -> Result<Claim, Error> {
         Claim::resumed(self.dyn_backend(), ticket, self.policy.max_reply_len())
-    }
-
-    /// The record of `key` within `scope`; none if there is none, or it has expired.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] if the record is damaged; any other if it could not be read.
-    pub fn lookup(&self, scope: &Scope, key: &IdempotencyKey) -> Result<Option<Record>, Error> {
-        let id = RecordId::new(scope.clone(), key.clone());
-        Ok(self.backend.read(&id)?.map(|(record, _)| record))
-    }
-
-    /// Deletes the record of `key` within `scope`, whoever owns it: for operators. The key is free for any
-    /// request at once, and an owner that is still at work loses its claim. Says whether there was a record.
-    ///
-    /// # Errors
-    /// If it was not done, or, where [`Error::is_indefinite`], may have been.
-    pub fn forget(&self, scope: &Scope, key: &IdempotencyKey) -> Result<bool, Error> {
-        let id = RecordId::new(scope.clone(), key.clone());
-        match self.backend.execute(&id, &Command::Forget)? {
-            Outcome::Forgotten { existed } => Ok(existed),
-            _ => Err(Error::wrong_answer()),
-        }
-    }
-
-    /// Deletes at most `limit` expired records. Nothing is swept unless this is called: expired records
-    /// answer as absent, and stay.
-    ///
-    /// ```
-    /// # let store = idempotency::IdempotencyStore::in_memory();
-    /// let swept = store.sweep(1_000)?; // every few minutes, say
-    /// if swept.more {
-    ///     // once more, sooner
-    /// }
-    /// # Ok::<(), idempotency::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// It stopped; what it had removed stays removed, and so may the last of it if [`Error::is_indefinite`].
-    pub fn sweep(&self, limit: usize) -> Result<Swept, Error> {
-        Ok(self.backend.sweep(limit)?)
-    }
-
-    /// Deletes expired records, a bounded number at a time, until the backend finds no more.
-    ///
-    /// # Errors
-    /// As [`sweep`](Self::sweep).
-    pub fn sweep_all(&self) -> Result<Swept, Error> {
-        let mut removed: usize = 0;
-        loop {
-            let swept = self.sweep(SWEEP_STEP)?;
-            removed = removed.saturating_add(swept.removed);
-            // A backend that removes nothing and still says "more" must not hold its caller for ever.
-            if !swept.more || swept.removed == 0 {
-                return Ok(Swept { removed, more: swept.more });
-            }
-        }
     }
 }
 

@@ -262,11 +262,9 @@ pub(crate) fn wall_clock_nanos() -> i64 {
 }
 
 /// How long something takes, whatever the wall clock does meanwhile.
-#[cfg(feature = "sqlite")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Instant);
 
-#[cfg(feature = "sqlite")]
 #[expect(clippy::disallowed_methods, reason = "the file that reads clocks")]
 impl Stopwatch {
     pub(crate) fn start() -> Self {

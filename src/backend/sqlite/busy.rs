@@ -1,7 +1,7 @@
 //! Waiting for a lock that another connection has.
 
+use crate::jitter::Jitter;
 use crate::time::Stopwatch;
-use std::hash::{BuildHasher, RandomState};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) struct Naps {
     timeout: Duration,
     waiting: Stopwatch,
-    random: u64,
+    jitter: Jitter,
 }
 
 impl Naps {
@@ -20,8 +20,7 @@ impl Naps {
     const JITTER_MICROS: u64 = 600;
 
     pub(super) fn new(timeout: Duration) -> Self {
-        // Odd, since the generator below stays at zero.
-        Self { timeout, waiting: Stopwatch::start(), random: RandomState::new().hash_one(()) | 1 }
+        Self { timeout, waiting: Stopwatch::start(), jitter: Jitter::new() }
     }
 
     /// Naps once, the first time for a lock if there were no `earlier` naps for it; false if it has been long
@@ -34,17 +33,9 @@ impl Naps {
         else {
             return false;
         };
-        let micros = Self::SHORTEST_MICROS.saturating_add(self.draw() % Self::JITTER_MICROS);
+        let micros = Self::SHORTEST_MICROS.saturating_add(self.jitter.below(Self::JITTER_MICROS));
         thread::sleep(Duration::from_micros(micros).min(left));
         true
-    }
-
-    /// Marsaglia's xorshift: connections that wait for one lock must only not wake in step.
-    fn draw(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
     }
 }
 
