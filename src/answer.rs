@@ -23,6 +23,16 @@ pub enum ClaimOutcome<C = Claim> {
 }
 
 impl<C> ClaimOutcome<C> {
+    /// The answer of a caller who was not granted the claim, or the claim.
+    pub(crate) fn unclaimed<D>(self) -> Result<ClaimOutcome<D>, C> {
+        match self {
+            Self::Claimed(claim) => Err(claim),
+            Self::Completed(completed) => Ok(ClaimOutcome::Completed(completed)),
+            Self::InProgress(running) => Ok(ClaimOutcome::InProgress(running)),
+            Self::FingerprintMismatch(mismatch) => Ok(ClaimOutcome::FingerprintMismatch(mismatch)),
+        }
+    }
+
     /// The HTTP status that goes with the answer; none where the operation is the caller's to run, or the
     /// reply has no status.
     ///

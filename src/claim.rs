@@ -2,19 +2,23 @@
 
 mod complete_error;
 mod ticket;
+mod unfinished;
 
 pub use self::complete_error::CompleteError;
 pub use self::ticket::Ticket;
 
-use crate::backend::Backend;
+use self::unfinished::Unfinished;
+
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::into_bytes::IntoBytes;
 use crate::key::{IdempotencyKey, RecordId, Scope};
+use crate::metrics::Event;
 use crate::outcome::{Completed, Grant, LostReason, Outcome};
 use crate::policy::{MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN, Terms};
 use crate::record::{FencingToken, Unshown};
 use crate::reply::Reply;
+use crate::shared::Shared;
 use crate::time::{Period, Timestamp};
 use crate::transition::{self, Command};
 use bytes::Bytes;
@@ -38,7 +42,7 @@ use std::time::Duration;
 /// might arrive. A lock guard that unlocks on drop would run the operation twice here.
 #[must_use = "dropping a claim ends nothing: complete, abandon or release it"]
 pub struct Claim {
-    backend: Arc<dyn Backend>,
+    store: Unfinished,
     ticket: Ticket,
     checkpoint: Option<Bytes>,
     lease_until: Timestamp,
@@ -47,35 +51,38 @@ pub struct Claim {
 
 impl Claim {
     pub(crate) fn granted(
-        backend: Arc<dyn Backend>,
+        shared: Arc<Shared>,
         id: RecordId,
         fingerprint: Fingerprint,
         terms: Terms,
         grant: Grant,
         max_reply_len: usize,
     ) -> Self {
-        let ticket = Ticket::new(backend.store_id(), id, fingerprint, terms, &grant);
-        Self { backend, ticket, checkpoint: grant.checkpoint, lease_until: grant.lease_until, max_reply_len }
+        let ticket = Ticket::new(shared.backend().store_id(), id, fingerprint, terms, &grant);
+        Self {
+            store: Unfinished::new(shared),
+            ticket,
+            checkpoint: grant.checkpoint,
+            lease_until: grant.lease_until,
+            max_reply_len,
+        }
     }
 
     /// The claim that `ticket` stands for, if it still is its owner's.
-    pub(crate) fn resumed(
-        backend: Arc<dyn Backend>,
-        ticket: Ticket,
-        max_reply_len: usize,
-    ) -> Result<Self, Error> {
-        ticket.check_store(&*backend)?;
-        let (record, now) = backend.read(ticket.id())?.ok_or(Error::ClaimLost(LostReason::Gone))?;
-        match transition::lost(Some(&record), ticket.token(), now) {
-            Some(reason) => Err(Error::ClaimLost(reason)),
-            None => Ok(Self {
-                backend,
-                ticket,
-                checkpoint: record.checkpoint,
-                lease_until: record.lease_until,
-                max_reply_len,
-            }),
+    pub(crate) fn resumed(shared: Arc<Shared>, ticket: Ticket, max_reply_len: usize) -> Result<Self, Error> {
+        shared.failed(ticket.check_store(&shared))?;
+        let lost = |reason| shared.failed(Err(Error::ClaimLost(reason)));
+        let Some((record, now)) = shared.read(ticket.id())? else { return lost(LostReason::Gone) };
+        if let Some(reason) = transition::lost(Some(&record), ticket.token(), now) {
+            return lost(reason);
         }
+        Ok(Self {
+            store: Unfinished::new(shared),
+            ticket,
+            checkpoint: record.checkpoint,
+            lease_until: record.lease_until,
+            max_reply_len,
+        })
     }
 
     /// Who the key belongs to.
@@ -130,12 +137,18 @@ impl Claim {
     /// usable.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
+        self.store.is_seen_to();
         self.ticket.clone()
+    }
+
+    pub(crate) fn count(&self, event: Event) {
+        self.store.count(event);
     }
 
     /// Turns the claim into plain data.
     #[must_use]
     pub fn into_ticket(self) -> Ticket {
+        self.store.is_seen_to();
         self.ticket
     }
 
@@ -184,7 +197,7 @@ impl Claim {
     }
 
     fn extend(&mut self, command: &Command) -> Result<(), Error> {
-        match self.backend.execute(self.ticket.id(), command)? {
+        match self.store.execute(self.ticket.id(), command)? {
             Outcome::Renewed { lease_until } => {
                 self.lease_until = lease_until;
                 Ok(())
@@ -247,9 +260,13 @@ impl Claim {
     }
 
     fn complete_within(self, retention: Period, reply: Reply) -> Result<Completed, CompleteError> {
-        self.ticket
-            .complete(&*self.backend, retention, reply, self.max_reply_len)
-            .map_err(|(error, reply)| CompleteError::new(error, self, reply))
+        match self.ticket.complete(&self.store, retention, reply, self.max_reply_len) {
+            Ok(completed) => {
+                self.store.is_seen_to();
+                Ok(completed)
+            }
+            Err((error, reply)) => Err(CompleteError::new(error, self, reply)),
+        }
     }
 
     /// Ends the claim: this attempt certainly had no effect. After a first attempt the key is free at once,
@@ -261,7 +278,8 @@ impl Claim {
     /// - Any other: it may or may not have ended if [`Error::is_indefinite`], else it stands until its lease
     ///   is over.
     pub fn release(self) -> Result<(), Error> {
-        self.ticket.release(&*self.backend)
+        self.store.is_seen_to();
+        self.ticket.release(&self.store)
     }
 
     /// Ends the lease: the work stops, and its effect may have happened. The next claim takes over at once,
@@ -272,7 +290,8 @@ impl Claim {
     /// As [`release`](Self::release). It costs no more than the rest of the lease: log it, and go on with
     /// what the work failed with.
     pub fn abandon(self) -> Result<(), Error> {
-        self.ticket.abandon(&*self.backend)
+        self.store.is_seen_to();
+        self.ticket.abandon(&self.store)
     }
 }
 
@@ -280,41 +299,46 @@ impl Ticket {
     /// Records `reply`, or gives it back with the reason why not.
     pub(crate) fn complete(
         &self,
-        backend: &dyn Backend,
+        store: &Shared,
         retention: Period,
         reply: Reply,
         max_reply_len: usize,
     ) -> Result<Completed, (Error, Reply)> {
-        if let Err(error) = check_reply(&reply, max_reply_len).and_then(|()| self.check_store(backend)) {
+        let checked = check_reply(&reply, max_reply_len).and_then(|()| self.check_store(store));
+        if let Err(error) = store.failed(checked) {
             return Err((error, reply));
         }
         let command = Command::Complete { token: self.token(), reply: reply.clone(), retention };
-        match backend.execute(self.id(), &command) {
+        match store.execute(self.id(), &command) {
             Ok(Outcome::Recorded(completed) | Outcome::AlreadyRecorded(completed)) => Ok(completed),
             Ok(other) => Err((unexpected(&other), reply)),
-            Err(error) => Err((error.into(), reply)),
+            Err(error) => Err((error, reply)),
         }
     }
 
-    pub(crate) fn release(&self, backend: &dyn Backend) -> Result<(), Error> {
-        self.end(backend, &Command::Release { token: self.token() })
+    pub(crate) fn release(&self, store: &Shared) -> Result<(), Error> {
+        self.end(store, &Command::Release { token: self.token() })
     }
 
-    pub(crate) fn abandon(&self, backend: &dyn Backend) -> Result<(), Error> {
-        self.end(backend, &Command::Abandon { token: self.token() })
+    pub(crate) fn abandon(&self, store: &Shared) -> Result<(), Error> {
+        self.end(store, &Command::Abandon { token: self.token() })
     }
 
-    fn end(&self, backend: &dyn Backend, command: &Command) -> Result<(), Error> {
-        self.check_store(backend)?;
-        match backend.execute(self.id(), command)? {
+    fn end(&self, store: &Shared, command: &Command) -> Result<(), Error> {
+        store.failed(self.check_store(store))?;
+        match store.execute(self.id(), command)? {
             Outcome::Released | Outcome::Abandoned | Outcome::AlreadyGone => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
 
     /// Refuses a ticket of another store: its record can't be there.
-    pub(crate) fn check_store(&self, backend: &dyn Backend) -> Result<(), Error> {
-        if self.store_id() == backend.store_id() { Ok(()) } else { Err(Error::ClaimLost(LostReason::Gone)) }
+    pub(crate) fn check_store(&self, store: &Shared) -> Result<(), Error> {
+        if self.store_id() == store.backend().store_id() {
+            Ok(())
+        } else {
+            Err(Error::ClaimLost(LostReason::Gone))
+        }
     }
 }
 

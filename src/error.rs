@@ -3,6 +3,10 @@
 //! Ordinary answers are no errors. An `Err` means that it was not done, or, where [`Error::is_indefinite`],
 //! that it may have been.
 
+mod kind;
+
+pub use self::kind::ErrorKind;
+
 use crate::key::KeyError;
 use crate::outcome::{Completed, LostReason};
 use crate::policy::PolicyError;

@@ -80,12 +80,16 @@ mod hex;
 mod into_bytes;
 mod jitter;
 mod key;
+mod metrics;
+mod observed;
 mod operators;
 mod outcome;
 mod policy;
 mod ran;
 mod record;
 mod reply;
+mod run;
+mod shared;
 mod store;
 mod sweeper;
 mod sync;
@@ -95,6 +99,7 @@ pub mod time;
 #[cfg(feature = "sqlite")]
 pub mod transactions;
 pub mod transition;
+mod wait;
 
 pub use answer::{ClaimOutcome, InProgress};
 pub use backend::memory::{MemoryBackend, MemoryOptions};
@@ -106,10 +111,11 @@ pub use backend::sqlite::{Durability, SqliteBackend, SqliteOptions};
 #[doc(inline)]
 pub use backend::{Backend, StoreId, Swept};
 pub use claim::{Claim, CompleteError, Ticket};
-pub use error::{BackendError, Error, Result, Source};
+pub use error::{BackendError, Error, ErrorKind, Result, Source};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use into_bytes::IntoBytes;
 pub use key::{IdempotencyKey, KeyError, MAX_KEY_LEN, RecordId, Scope};
+pub use metrics::{ErrorCounts, Metrics};
 pub use outcome::{Completed, FingerprintMismatch, Grant, LostReason, Outcome};
 pub use policy::{Failures, MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN, MAX_REPLY_LEN, Policy, PolicyError};
 pub use ran::{Ran, RunError};

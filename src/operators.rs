@@ -15,7 +15,7 @@ impl<B: Backend> IdempotencyStore<B> {
     /// [`Error::Corrupt`] if the record is damaged; any other if it could not be read.
     pub fn lookup(&self, scope: &Scope, key: &IdempotencyKey) -> Result<Option<Record>, Error> {
         let id = RecordId::new(scope.clone(), key.clone());
-        Ok(self.backend().read(&id)?.map(|(record, _)| record))
+        Ok(self.shared().read(&id)?.map(|(record, _)| record))
     }
 
     /// Deletes the record of `key` within `scope`, whoever owns it: for operators. The key is free for any
@@ -25,7 +25,7 @@ impl<B: Backend> IdempotencyStore<B> {
     /// If it was not done, or, where [`Error::is_indefinite`], may have been.
     pub fn forget(&self, scope: &Scope, key: &IdempotencyKey) -> Result<bool, Error> {
         let id = RecordId::new(scope.clone(), key.clone());
-        match self.backend().execute(&id, &Command::Forget)? {
+        match self.shared().execute(&id, &Command::Forget)? {
             Outcome::Forgotten { existed } => Ok(existed),
             _ => Err(Error::wrong_answer()),
         }

@@ -15,10 +15,10 @@ pub const MAX_CHECKPOINT_LEN: usize = 64 * 1024;
 
 /// What is to become of a claim whose work failed.
 ///
-/// It is for the code that runs the work, which asks [`Policy::is_failure`] and then ends the claim as
-/// [`Policy::failures`] says: [`Claim::complete`](crate::Claim::complete) by itself records whatever it is
-/// given. [`atomically`](crate::IdempotencyStore#method.atomically) runs the work, and can do better than
-/// abandon or release: it rolls back, unless failures are to be recorded.
+/// [`run`](crate::IdempotencyStore::run) does so by itself.
+/// [`atomically`](crate::IdempotencyStore#method.atomically) can do better than abandon or release: it rolls
+/// back, unless failures are to be recorded. Code that ends its claims itself asks [`Policy::is_failure`]
+/// first: [`Claim::complete`](crate::Claim::complete) records whatever it is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failures {
@@ -102,15 +102,15 @@ impl Policy {
         self
     }
 
-    /// What is to become of a claim whose work failed. For the code that runs the work; see [`Failures`].
+    /// What is to become of a claim whose work failed; see [`Failures`].
     #[must_use]
     pub fn with_failures(mut self, failures: Failures) -> Self {
         self.failures = failures;
         self
     }
 
-    /// Which replies count as a failure, for the code that runs the work. Without this: responses with a
-    /// status of 500 and above.
+    /// Which replies count as a failure: a 429 that means "later", say. Without this: responses with a status
+    /// of 500 and above. Every other reply is recorded, a handler's own 400 included.
     #[must_use]
     pub fn failure_if(mut self, is_failure: fn(&Reply) -> bool) -> Self {
         self.is_failure = is_failure;
@@ -151,6 +151,11 @@ impl Policy {
     #[must_use]
     pub fn is_failure(&self, reply: &Reply) -> bool {
         (self.is_failure)(reply)
+    }
+
+    /// Whether `reply` is a failure that is not to be recorded.
+    pub(crate) fn is_unrecorded(&self, reply: &Reply) -> bool {
+        self.failures != Failures::Record && self.is_failure(reply)
     }
 
     /// The terms that this policy gives a claim.

@@ -1,6 +1,6 @@
 //! What came of running an operation through the store: [`Ran`], [`RunError`].
 
-use crate::answer::{IN_PROGRESS_STATUS, InProgress, MISMATCH_STATUS};
+use crate::answer::{ClaimOutcome, IN_PROGRESS_STATUS, InProgress, MISMATCH_STATUS};
 use crate::error::Error;
 use crate::key::KeyError;
 use crate::outcome::{Completed, FingerprintMismatch};
@@ -24,6 +24,16 @@ pub enum Ran {
 }
 
 impl Ran {
+    /// What is told to a caller who does not run the operation, or the claim of the one who does.
+    pub(crate) fn instead<C>(outcome: ClaimOutcome<C>) -> Result<Self, C> {
+        match outcome {
+            ClaimOutcome::Claimed(claim) => Err(claim),
+            ClaimOutcome::Completed(completed) => Ok(Self::Replayed(completed)),
+            ClaimOutcome::InProgress(running) => Ok(Self::InProgress(running)),
+            ClaimOutcome::FingerprintMismatch(mismatch) => Ok(Self::FingerprintMismatch(mismatch)),
+        }
+    }
+
     /// What to send to the client; none if the operation is still running, or the key is another's.
     #[must_use]
     pub const fn reply(&self) -> Option<&Reply> {

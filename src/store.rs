@@ -9,9 +9,11 @@ use crate::claim::{Claim, Ticket};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{IdempotencyKey, RecordId, Scope};
+use crate::metrics::Metrics;
 use crate::outcome::{Completed, Grant, Outcome};
 use crate::policy::{Policy, Terms};
 use crate::reply::Reply;
+use crate::shared::Shared;
 use crate::transition::Command;
 use std::fmt;
 use std::sync::Arc;
@@ -52,6 +54,7 @@ const MAX_BATCH: usize = 1_000;
 /// ```
 pub struct IdempotencyStore<B: Backend> {
     backend: Arc<B>,
+    shared: Arc<Shared>,
     policy: Policy,
     terms: Terms,
 }
@@ -81,7 +84,9 @@ impl<B: Backend> IdempotencyStore<B> {
     /// A store on `backend`, with the default [`Policy`].
     #[must_use]
     pub fn new(backend: B) -> Self {
-        Self { backend: Arc::new(backend), policy: Policy::new(), terms: Terms::DEFAULT }
+        let backend = Arc::new(backend);
+        let shared = Arc::new(Shared::new(Arc::<B>::clone(&backend)));
+        Self { backend, shared, policy: Policy::new(), terms: Terms::DEFAULT }
     }
 
     /// A handle on the same store with another policy: have one for each endpoint. Claims keep the lease and
@@ -103,13 +108,16 @@ impl<B: Backend> IdempotencyStore<B> {
     /// [`Error::Policy`] if lease or retention are zero or longer than 36,525 days, or the reply limit is
     /// above [`MAX_REPLY_LEN`](crate::MAX_REPLY_LEN).
     pub fn with_policy(&self, policy: Policy) -> Result<Self, Error> {
-        Ok(Self { backend: Arc::clone(&self.backend), policy, terms: policy.terms()? })
+        let terms = policy.terms()?;
+        Ok(Self { policy, terms, ..self.clone() })
     }
 
     /// A handle on the same store that does not name the backend's type.
     #[must_use]
     pub fn erase(&self) -> DynStore {
-        IdempotencyStore { backend: Arc::new(self.dyn_backend()), policy: self.policy, terms: self.terms }
+        let shared = Arc::clone(&self.shared);
+        let backend = Arc::new(Arc::clone(shared.backend()));
+        IdempotencyStore { backend, shared, policy: self.policy, terms: self.terms }
     }
 
     /// This handle's policy.
@@ -135,8 +143,30 @@ impl<B: Backend> IdempotencyStore<B> {
         self.terms
     }
 
-    fn dyn_backend(&self) -> Arc<dyn Backend> {
-        Arc::<B>::clone(&self.backend)
+    /// The backend, with the counters that all handles and claims of the store share.
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// What the handles of this store have done so far.
+    ///
+    /// ```
+    /// # use idempotency::*;
+    /// # let store = IdempotencyStore::in_memory();
+    /// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+    /// # let fingerprint = Fingerprint::builder().field("amount", "500").finish();
+    /// if let ClaimOutcome::Claimed(claim) = store.try_claim(&scope, &key, &fingerprint)? {
+    ///     claim.complete(Reply::Marker)?;
+    /// }
+    /// let _replay = store.try_claim(&scope, &key, &fingerprint)?;
+    /// let metrics = store.metrics();
+    /// assert_eq!((metrics.claims, metrics.completions, metrics.replays), (1, 1, 1));
+    /// assert_eq!(metrics.errors.total(), 0);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.shared.metrics()
     }
 
     /// Asks to run the operation `key` of `scope`. Of any number of callers at once, exactly one is granted
@@ -156,7 +186,7 @@ impl<B: Backend> IdempotencyStore<B> {
         fingerprint: &Fingerprint,
     ) -> Result<ClaimOutcome, Error> {
         let (id, command) = self.claim_command(scope, key, fingerprint);
-        let outcome = self.backend.execute(&id, &command)?;
+        let outcome = self.shared.execute(&id, &command)?;
         self.claim_outcome(outcome, |grant| self.claim(id, fingerprint, grant))
     }
 
@@ -214,7 +244,7 @@ impl<B: Backend> IdempotencyStore<B> {
             .iter()
             .map(|(scope, key, fingerprint)| self.claim_command(scope, key, fingerprint))
             .collect();
-        let outcomes = self.backend.execute_many(&batch);
+        let outcomes = self.shared.execute_many(&batch);
         let answered = outcomes.len();
         batch
             .into_iter()
@@ -240,7 +270,7 @@ impl<B: Backend> IdempotencyStore<B> {
 
     fn claim(&self, id: RecordId, fingerprint: &Fingerprint, grant: Grant) -> Claim {
         let max_reply_len = self.policy.max_reply_len();
-        Claim::granted(self.dyn_backend(), id, *fingerprint, self.terms, grant, max_reply_len)
+        Claim::granted(Arc::clone(&self.shared), id, *fingerprint, self.terms, grant, max_reply_len)
     }
 
     /// What a backend's answer to a claim is to the caller, with what `claimed` makes of a grant.
@@ -269,7 +299,7 @@ impl<B: Backend> IdempotencyStore<B> {
     pub fn complete(&self, ticket: &Ticket, reply: impl Into<Reply>) -> Result<Completed, Error> {
         let max_reply_len = self.policy.max_reply_len();
         ticket
-            .complete(&*self.backend, ticket.retention_period(), reply.into(), max_reply_len)
+            .complete(&self.shared, ticket.retention_period(), reply.into(), max_reply_len)
             .map_err(|(error, _)| error)
     }
 
@@ -278,7 +308,7 @@ impl<B: Backend> IdempotencyStore<B> {
     /// # Errors
     /// As [`Claim::release`]; a ticket of another store is [`Error::ClaimLost`], and nothing is written.
     pub fn release(&self, ticket: &Ticket) -> Result<(), Error> {
-        ticket.release(&*self.backend)
+        ticket.release(&self.shared)
     }
 
     /// Abandons the claim that `ticket` stands for, as [`Claim::abandon`].
@@ -286,7 +316,7 @@ impl<B: Backend> IdempotencyStore<B> {
     /// # Errors
     /// As [`release`](Self::release).
     pub fn abandon(&self, ticket: &Ticket) -> Result<(), Error> {
-        ticket.abandon(&*self.backend)
+        ticket.abandon(&self.shared)
     }
 
     /// Turns `ticket` into a claim again, with the checkpoint and the lease's end as they are stored now. One
@@ -315,13 +345,18 @@ impl<B: Backend> IdempotencyStore<B> {
     /// [`Error::ClaimLost`] if the claim's record is gone, completed, superseded, or in another store; any
     /// other if it could not be read. Nothing is written.
     pub fn resume(&self, ticket: Ticket) -> Result<Claim, Error> {
-        Claim::resumed(self.dyn_backend(), ticket, self.policy.max_reply_len())
+        Claim::resumed(Arc::clone(&self.shared), ticket, self.policy.max_reply_len())
     }
 }
 
 impl<B: Backend> Clone for IdempotencyStore<B> {
     fn clone(&self) -> Self {
-        Self { backend: Arc::clone(&self.backend), policy: self.policy, terms: self.terms }
+        Self {
+            backend: Arc::clone(&self.backend),
+            shared: Arc::clone(&self.shared),
+            policy: self.policy,
+            terms: self.terms,
+        }
     }
 }
 

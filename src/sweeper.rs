@@ -23,7 +23,7 @@ impl<B: Backend> IdempotencyStore<B> {
     /// # Errors
     /// It stopped; what it had removed stays removed, and so may the last of it if [`Error::is_indefinite`].
     pub fn sweep(&self, limit: usize) -> Result<Swept, Error> {
-        Ok(self.backend().sweep(limit)?)
+        self.shared().sweep(limit)
     }
 
     /// Deletes expired records, a bounded number at a time, until the backend finds no more.

@@ -15,22 +15,23 @@
 //! So: `atomically` for work that is nothing but SQL; `try_claim_in` for the same where a connection of your
 //! own has the transaction already; `complete_in` for everything slow, or that calls others.
 
+mod tx_claim;
+
+pub use self::tx_claim::TxClaim;
+
 use crate::answer::ClaimOutcome;
 use crate::backend::sqlite::{Atomic, SqliteBackend};
 use crate::claim::{Ticket, check_reply, unexpected};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
-use crate::key::{IdempotencyKey, Scope};
+use crate::key::{IdempotencyKey, RecordId, Scope};
+use crate::metrics::Event;
 use crate::outcome::{Completed, Grant, Outcome};
-use crate::policy::Failures;
 use crate::ran::{Ran, RunError};
-use crate::record::Unshown;
 use crate::reply::Reply;
-use crate::store::{IdempotencyStore, SqliteStore};
+use crate::store::IdempotencyStore;
 use crate::transition::Command;
-use bytes::Bytes;
 use rusqlite::{Connection, Transaction};
-use std::fmt;
 
 /// Why work ended without a reply to record.
 enum Stop<E> {
@@ -108,7 +109,7 @@ impl IdempotencyStore<SqliteBackend> {
         let policy = self.policy();
         let atomic = self.backend().atomically(&id, &claim, self.terms().retention, |transaction| {
             let reply = work(transaction).map_err(Stop::Work)?;
-            if policy.failures() != Failures::Record && policy.is_failure(&reply) {
+            if policy.is_unrecorded(&reply) {
                 return Err(Stop::Failed(reply));
             }
             match check_reply(&reply, policy.max_reply_len()) {
@@ -116,8 +117,10 @@ impl IdempotencyStore<SqliteBackend> {
                 Err(error) => Err(Stop::NotRecorded(reply, error)),
             }
         });
-        match atomic.map_err(Error::from)? {
-            Atomic::Completed(completed) => Ok(Ran::Executed(completed)),
+        let atomic = atomic.map_err(Error::from);
+        self.note(&claim, &atomic);
+        match atomic? {
+            Atomic::Completed { completed, .. } => Ok(Ran::Executed(completed)),
             Atomic::Stopped(Stop::Failed(reply)) => Ok(Ran::Failed(reply)),
             Atomic::Stopped(Stop::Work(error)) => Err(RunError::Work(error)),
             Atomic::Stopped(Stop::NotRecorded(reply, error)) | Atomic::NotRecorded(reply, error) => {
@@ -134,12 +137,10 @@ impl IdempotencyStore<SqliteBackend> {
                     }
                 })
             }
-            Atomic::Answered(outcome) => Ok(match self.claim_outcome(outcome, |grant| grant)? {
-                ClaimOutcome::Completed(completed) => Ran::Replayed(completed),
-                ClaimOutcome::InProgress(running) => Ran::InProgress(running),
-                ClaimOutcome::FingerprintMismatch(mismatch) => Ran::FingerprintMismatch(mismatch),
-                ClaimOutcome::Claimed(_) => return Err(Error::wrong_answer().into()),
-            }),
+            Atomic::Answered(outcome) => match Ran::instead(self.claim_outcome(outcome, |grant| grant)?) {
+                Ok(ran) => Ok(ran),
+                Err(_grant) => Err(Error::wrong_answer().into()),
+            },
         }
     }
 
@@ -204,10 +205,11 @@ impl IdempotencyStore<SqliteBackend> {
         reply: impl Into<Reply>,
     ) -> Result<Completed, Error> {
         let (reply, retention) = (reply.into(), ticket.retention_period());
-        check_reply(&reply, self.policy().max_reply_len())?;
-        ticket.check_store(self.backend())?;
+        let store = self.shared();
+        store.failed(check_reply(&reply, self.policy().max_reply_len()))?;
+        store.failed(ticket.check_store(store))?;
         let command = Command::Complete { token: ticket.token(), reply, retention };
-        match self.backend().execute_in(transaction, ticket.id(), &command)? {
+        match self.execute_in(transaction, ticket.id(), &command)? {
             Outcome::Recorded(completed) => Ok(completed),
             Outcome::AlreadyRecorded(completed) => Err(Error::AlreadyRecorded(completed)),
             other => Err(unexpected(&other)),
@@ -294,82 +296,37 @@ impl IdempotencyStore<SqliteBackend> {
         fingerprint: &Fingerprint,
     ) -> Result<ClaimOutcome<TxClaim<'t>>, Error> {
         let (id, claim) = self.claim_command(scope, key, fingerprint);
-        let outcome = self.backend().execute_in(transaction, &id, &claim)?;
+        let outcome = self.execute_in(transaction, &id, &claim)?;
         self.claim_outcome(outcome, |grant| {
             let ticket = Ticket::new(self.store_id(), id, *fingerprint, self.terms(), &grant);
             let Grant { checkpoint, .. } = grant;
             TxClaim { store: self.clone(), transaction, ticket, checkpoint }
         })
     }
-}
 
-/// A claim inside a transaction of the application's: it exists once that is committed, and never did if it is
-/// rolled back.
-///
-/// It has no token, lease or ticket to hand out, since nobody else can see it yet. Dropping it does nothing.
-#[must_use = "a commit without `complete` leaves the record in progress until its lease ends"]
-pub struct TxClaim<'t> {
-    store: SqliteStore,
-    transaction: &'t Connection,
-    ticket: Ticket,
-    checkpoint: Option<Bytes>,
-}
-
-impl TxClaim<'_> {
-    /// 1 for the first claim of the record, one more for each takeover.
-    #[must_use]
-    pub const fn attempt(&self) -> u32 {
-        self.ticket.attempt()
-    }
-
-    /// Whether an earlier attempt ended without an answer, so that its effect may have happened already.
-    #[must_use]
-    pub const fn is_takeover(&self) -> bool {
-        self.ticket.is_takeover()
-    }
-
-    /// What an earlier attempt saved.
-    #[must_use]
-    pub const fn checkpoint(&self) -> Option<&Bytes> {
-        self.checkpoint.as_ref()
-    }
-
-    /// What to send to the next provider as its idempotency key; see [`Ticket::downstream_key`].
-    #[must_use]
-    pub fn downstream_key(&self, label: &str) -> String {
-        self.ticket.downstream_key(label)
-    }
-
-    /// Records what the operation came to, in the same transaction. After a reply that was too large it can be
-    /// called again with less.
-    ///
-    /// # Errors
-    /// As [`complete_in`](IdempotencyStore::complete_in). Do not commit then: your rows would be kept without
-    /// the completion, and written again by a takeover.
-    pub fn complete(&self, reply: impl Into<Reply>) -> Result<Completed, Error> {
-        self.store.complete_in(self.transaction, &self.ticket, reply)
-    }
-
-    /// Ends the claim, in the same transaction: this attempt certainly had no effect. After a first attempt
-    /// there is no record then; after a takeover it stands lapsed, as after
-    /// [`Claim::release`](crate::Claim::release). A rollback does as much, and better: the record is as it was.
-    ///
-    /// # Errors
-    /// Nothing was written: roll back.
-    pub fn release(self) -> Result<(), Error> {
-        let command = Command::Release { token: self.ticket.token() };
-        match self.store.backend().execute_in(self.transaction, self.ticket.id(), &command)? {
-            Outcome::Released | Outcome::AlreadyGone => Ok(()),
-            other => Err(unexpected(&other)),
+    /// Counts what became of a claim, the work under it, and its completion.
+    fn note<S>(&self, claim: &Command, atomic: &Result<Atomic<S>, Error>) {
+        let store = self.shared();
+        match atomic {
+            Ok(Atomic::Completed { attempt, .. }) => {
+                store.count(if *attempt > 1 { Event::TakenOver } else { Event::Claimed });
+                store.count(Event::Completed);
+            }
+            Ok(Atomic::Answered(outcome)) => {
+                Event::of(claim, outcome).into_iter().for_each(|event| store.count(event));
+            }
+            Ok(Atomic::Stopped(_) | Atomic::Ended { .. }) => store.count(Event::WorkFailed),
+            Ok(Atomic::NotRecorded(_, error)) | Err(error) => store.note_error(error),
         }
     }
-}
 
-impl fmt::Debug for TxClaim<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TxClaim")
-            .field("ticket", &self.ticket)
-            .field("checkpoint", &self.checkpoint.as_ref().map(Unshown))
-            .finish_non_exhaustive()
+    /// Counted as it is answered: a rollback is not seen.
+    fn execute_in(
+        &self,
+        transaction: &Connection,
+        id: &RecordId,
+        command: &Command,
+    ) -> Result<Outcome, Error> {
+        self.shared().observe(id, command, || self.backend().execute_in(transaction, id, command))
     }
 }

@@ -25,7 +25,12 @@ pub(crate) enum Atomic<S> {
     /// The work gave no reply to record, and nothing was kept.
     Stopped(S),
     /// All of it was committed.
-    Completed(Completed),
+    Completed {
+        /// What was recorded.
+        completed: Completed,
+        /// Which attempt it was.
+        attempt: u32,
+    },
     /// The work gave this reply, and it was not recorded, or may not have been.
     NotRecorded(Reply, Error),
     /// The work gave no reply to record, and has ended the transaction by itself.
@@ -110,7 +115,8 @@ impl SqliteBackend {
                     } else {
                         vec![Evidence::executed(id, grant.token, session.writer)]
                     };
-                    Ending::Commit(Atomic::Completed(completed), evidence)
+                    let attempt = grant.attempt;
+                    Ending::Commit(Atomic::Completed { completed, attempt }, evidence)
                 }
                 Outcome::Lost(reason) => {
                     Ending::RollBack(Atomic::NotRecorded(reply, Error::ClaimLost(reason)))

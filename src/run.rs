@@ -1,0 +1,115 @@
+//! Claim, work and completion in one call: [`run`](IdempotencyStore::run).
+
+use crate::backend::Backend;
+use crate::claim::Claim;
+use crate::error::Error;
+use crate::fingerprint::Fingerprint;
+use crate::key::{IdempotencyKey, Scope};
+use crate::metrics::Event;
+use crate::policy::{Failures, Policy};
+use crate::ran::{Ran, RunError};
+use crate::reply::Reply;
+use crate::store::IdempotencyStore;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+impl<B: Backend> IdempotencyStore<B> {
+    /// Runs `work` if the operation is the caller's to run, and ends the claim by what it gives: a reply is
+    /// recorded; an `Err`, or a reply that is a failure by the [`Policy`], is treated as
+    /// [`Policy::failures`] says. Everybody else gets the recorded reply, or hears that it is running.
+    ///
+    /// | `work` gives | [`Failures::Abandon`] | [`Failures::Release`] | [`Failures::Record`] |
+    /// | --- | --- | --- | --- |
+    /// | a reply | recorded | recorded | recorded |
+    /// | a reply that [is a failure](Policy::is_failure) | abandoned | released | recorded |
+    /// | an `Err` | abandoned | released | abandoned |
+    /// | a panic, which goes on | abandoned | abandoned | abandoned |
+    ///
+    /// `work` may take longer than its lease if it renews it: [`renew`](Claim::renew) between steps,
+    /// [`save_checkpoint`](Claim::save_checkpoint), or [`keep_alive`](Claim::keep_alive). On a takeover
+    /// ([`Claim::is_takeover`]) an earlier attempt may have had the effect: ask before repeating it.
+    ///
+    /// ```
+    /// use idempotency::{Claim, Failures, IdempotencyStore, Policy, Ran, Reply, StoredResponse};
+    /// # use idempotency::{Fingerprint, IdempotencyKey, Scope};
+    /// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+    /// # let fingerprint = Fingerprint::builder().field("amount", "500").finish();
+    /// # fn charge(provider_key: &str) -> std::io::Result<String> { Ok(format!(r#"{{"charged": "{provider_key}"}}"#)) }
+    /// let store = IdempotencyStore::in_memory();
+    ///
+    /// let pay = |claim: &mut Claim| -> std::io::Result<Reply> {
+    ///     let charged = charge(&claim.downstream_key("charge"))?;
+    ///     Ok(StoredResponse::new(201).with_body(charged).into())
+    /// };
+    /// let first = store.run(&scope, &key, &fingerprint, pay)?;
+    /// let retry = store.run(&scope, &key, &fingerprint, pay)?;
+    /// assert!(matches!((&first, &retry), (Ran::Executed(_), Ran::Replayed(_))));
+    /// assert_eq!(first.reply(), retry.reply()); // what to send to the client
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`RunError::Store`]: the work was not run, as in [`try_claim`](Self::try_claim).
+    /// - [`RunError::Work`]: the work's own error, unchanged. The claim has ended as the table says; if that
+    ///   failed, it stands until its lease ends, and [`metrics`](Self::metrics) count the failure.
+    /// - [`RunError::NotRecorded`]: the work gave this reply, and it was not recorded (as in
+    ///   [`Claim::complete`]), or the claim of a failure could not be ended (as in [`Claim::abandon`]). The
+    ///   record stands under its lease, and then the operation is run again, by a takeover. To try the same
+    ///   completion again instead, have `work` put its [`Claim::ticket`] aside, and
+    ///   [`complete`](Self::complete) by that. With [`Error::ClaimLost`] the effect
+    ///   has happened, and whoever took over has the reply, or will have.
+    pub fn run<E>(
+        &self,
+        scope: &Scope,
+        key: &IdempotencyKey,
+        fingerprint: &Fingerprint,
+        work: impl FnOnce(&mut Claim) -> Result<Reply, E>,
+    ) -> Result<Ran, RunError<E>> {
+        let mut claim = match Ran::instead(self.try_claim(scope, key, fingerprint)?) {
+            Ok(ran) => return Ok(ran),
+            Err(claim) => claim,
+        };
+        match catch_unwind(AssertUnwindSafe(|| work(&mut claim))) {
+            Ok(worked) => end(claim, self.policy(), worked),
+            Err(panic) => {
+                end_after_panic(claim);
+                resume_unwind(panic)
+            }
+        }
+    }
+}
+
+/// Ends `claim` by what its work gave.
+pub(crate) fn end<E>(claim: Claim, policy: &Policy, worked: Result<Reply, E>) -> Result<Ran, RunError<E>> {
+    match worked {
+        Ok(reply) if policy.is_unrecorded(&reply) => match end_failed(claim, policy.failures()) {
+            Ok(()) => Ok(Ran::Failed(reply)),
+            Err(error) => Err(RunError::NotRecorded { reply, error }),
+        },
+        Ok(reply) => match claim.complete(reply) {
+            Ok(completed) => Ok(Ran::Executed(completed)),
+            Err(failed) => {
+                let (error, _claim, reply) = failed.into_parts();
+                Err(RunError::NotRecorded { reply, error })
+            }
+        },
+        Err(error) => {
+            // The work's own error is what the caller must hear. That the claim could not be ended costs no
+            // more than the rest of its lease, and is counted.
+            let _is_ended = end_failed(claim, policy.failures());
+            Err(RunError::Work(error))
+        }
+    }
+}
+
+/// Ends `claim` whose work has panicked, and may have had its effect before.
+pub(crate) fn end_after_panic(claim: Claim) {
+    let _is_ended = end_failed(claim, Failures::Abandon);
+}
+
+fn end_failed(claim: Claim, failures: Failures) -> Result<(), Error> {
+    claim.count(Event::WorkFailed);
+    match failures {
+        Failures::Release => claim.release(),
+        Failures::Abandon | Failures::Record => claim.abandon(),
+    }
+}

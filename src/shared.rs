@@ -1,0 +1,26 @@
+//! What all handles and claims of one store share: [`Shared`].
+
+use crate::backend::Backend;
+use crate::observed::Observed;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// One store, whatever handles and claims there are of it. It is used as the [`Observed`] backend that it is.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    observed: Arc<Observed>,
+}
+
+impl Shared {
+    pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
+        Self { observed: Arc::new(Observed::new(backend)) }
+    }
+}
+
+impl Deref for Shared {
+    type Target = Observed;
+
+    fn deref(&self) -> &Observed {
+        &self.observed
+    }
+}
