@@ -140,3 +140,20 @@ pub use transition::{Command, Transition, Write};
 #[cfg(all(doctest, feature = "sqlite"))]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
+
+/// Runs the guide's code, for the same reason.
+#[cfg(all(doctest, feature = "sqlite"))]
+mod guide_doctests {
+    #[doc = include_str!("../docs/guide/calling-a-provider.md")]
+    struct CallingAProvider;
+    #[doc = include_str!("../docs/guide/for-callers.md")]
+    struct ForCallers;
+    #[doc = include_str!("../docs/guide/http-handler.md")]
+    struct HttpHandler;
+    #[doc = include_str!("../docs/guide/migrating.md")]
+    struct Migrating;
+    #[doc = include_str!("../docs/guide/queue-consumer.md")]
+    struct QueueConsumer;
+    #[doc = include_str!("../docs/guide/when-can-it-run-twice.md")]
+    struct WhenCanItRunTwice;
+}

@@ -44,6 +44,16 @@ impl Ran {
         }
     }
 
+    /// As [`reply`](Self::reply), for whoever sends it.
+    #[must_use]
+    pub fn into_reply(self) -> Option<Reply> {
+        match self {
+            Self::Executed(completed) | Self::Replayed(completed) => Some(completed.reply),
+            Self::Failed(reply) => Some(reply),
+            Self::InProgress(_) | Self::FingerprintMismatch(_) => None,
+        }
+    }
+
     /// The HTTP status that goes with it, as
     /// [`ClaimOutcome::suggested_status`](crate::ClaimOutcome::suggested_status); none where the reply has no
     /// status.

@@ -30,6 +30,15 @@ impl Reply {
         }
     }
 
+    /// As [`response`](Self::response), for whoever sends it.
+    #[must_use]
+    pub fn into_response(self) -> Option<StoredResponse> {
+        match self {
+            Self::Response(response) => Some(response),
+            Self::Reference(_) | Self::Marker => None,
+        }
+    }
+
     /// The response's status, if there is one.
     pub(crate) fn status(&self) -> Option<u16> {
         self.response().map(StoredResponse::status)
