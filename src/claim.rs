@@ -1,12 +1,16 @@
 //! A granted claim, and what its owner can do with it: [`Claim`], [`Ticket`].
 
 mod complete_error;
+mod ending;
 mod ticket;
 mod unfinished;
 
 pub use self::complete_error::CompleteError;
 pub use self::ticket::Ticket;
 
+pub(crate) use self::ending::{check_reply, unexpected};
+
+use self::ending::check_len;
 use self::unfinished::Unfinished;
 
 use crate::error::Error;
@@ -14,12 +18,13 @@ use crate::fingerprint::Fingerprint;
 use crate::into_bytes::IntoBytes;
 use crate::key::{IdempotencyKey, RecordId, Scope};
 use crate::metrics::Event;
+use crate::observed::Operation;
 use crate::outcome::{Completed, Grant, LostReason, Outcome};
-use crate::policy::{MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN, Terms};
+use crate::policy::{MAX_CHECKPOINT_LEN, Terms};
 use crate::record::{FencingToken, Unshown};
 use crate::reply::Reply;
 use crate::shared::Shared;
-use crate::time::{Period, Timestamp};
+use crate::time::Timestamp;
 use crate::transition::{self, Command};
 use bytes::Bytes;
 use std::fmt;
@@ -70,12 +75,14 @@ impl Claim {
 
     /// The claim that `ticket` stands for, if it still is its owner's.
     pub(crate) fn resumed(shared: Arc<Shared>, ticket: Ticket, max_reply_len: usize) -> Result<Self, Error> {
-        shared.failed(ticket.check_store(&shared))?;
-        let lost = |reason| shared.failed(Err(Error::ClaimLost(reason)));
-        let Some((record, now)) = shared.read(ticket.id())? else { return lost(LostReason::Gone) };
-        if let Some(reason) = transition::lost(Some(&record), ticket.token(), now) {
-            return lost(reason);
-        }
+        shared.failed(Operation::Read, ticket.id(), ticket.check_store(&shared))?;
+        let held = match shared.read(ticket.id())? {
+            Some((record, now)) => {
+                transition::lost(Some(&record), ticket.token(), now).map_or(Ok(record), Err)
+            }
+            None => Err(LostReason::Gone),
+        };
+        let record = shared.failed(Operation::Read, ticket.id(), held.map_err(Error::ClaimLost))?;
         Ok(Self {
             store: Unfinished::new(shared),
             ticket,
@@ -142,14 +149,13 @@ impl Claim {
     }
 
     pub(crate) fn count(&self, event: Event) {
-        self.store.count(event);
+        self.store.count(self.ticket.id(), event);
     }
 
     /// Turns the claim into plain data.
     #[must_use]
     pub fn into_ticket(self) -> Ticket {
-        self.store.is_seen_to();
-        self.ticket
+        self.ticket()
     }
 
     /// Stands for one more lease from now. Never shortens what is left.
@@ -189,7 +195,9 @@ impl Claim {
     ///   it.
     pub fn save_checkpoint(&mut self, bytes: impl IntoBytes) -> Result<(), Error> {
         let bytes = bytes.into_bytes();
-        check_len(bytes.len(), MAX_CHECKPOINT_LEN, |len, max| Error::CheckpointTooLarge { len, max })?;
+        let checked =
+            check_len(bytes.len(), MAX_CHECKPOINT_LEN, |len, max| Error::CheckpointTooLarge { len, max });
+        self.store.failed(Operation::Checkpoint, self.ticket.id(), checked)?;
         let command = Command::Checkpoint { token: self.token(), bytes: bytes.clone() };
         self.extend(&command)?;
         self.checkpoint = Some(bytes);
@@ -202,7 +210,11 @@ impl Claim {
                 self.lease_until = lease_until;
                 Ok(())
             }
-            other => Err(unexpected(&other)),
+            other => {
+                let error = unexpected(&other);
+                self.store.is_seen_to_if_lost(&error);
+                Err(error)
+            }
         }
     }
 
@@ -224,7 +236,7 @@ impl Claim {
     /// - Any other: it may or may not be recorded if [`Error::is_indefinite`], else it is not. The record
     ///   stays under its lease, and nobody runs the operation again before that ends: complete again.
     pub fn complete(self, reply: impl Into<Reply>) -> Result<Completed, CompleteError> {
-        let retention = self.ticket.retention_period();
+        let retention = self.ticket.retention();
         self.complete_within(retention, reply.into())
     }
 
@@ -252,20 +264,19 @@ impl Claim {
         retention: Duration,
         reply: impl Into<Reply>,
     ) -> Result<Completed, CompleteError> {
-        let reply = reply.into();
-        match Period::new(retention) {
-            Ok(retention) => self.complete_within(retention, reply),
-            Err(error) => Err(CompleteError::new(Error::Retention(error), self, reply)),
-        }
+        self.complete_within(retention, reply.into())
     }
 
-    fn complete_within(self, retention: Period, reply: Reply) -> Result<Completed, CompleteError> {
+    fn complete_within(self, retention: Duration, reply: Reply) -> Result<Completed, CompleteError> {
         match self.ticket.complete(&self.store, retention, reply, self.max_reply_len) {
             Ok(completed) => {
                 self.store.is_seen_to();
                 Ok(completed)
             }
-            Err((error, reply)) => Err(CompleteError::new(error, self, reply)),
+            Err((error, reply)) => {
+                self.store.is_seen_to_if_lost(&error);
+                Err(CompleteError::new(error, self, reply))
+            }
         }
     }
 
@@ -295,70 +306,12 @@ impl Claim {
     }
 }
 
-impl Ticket {
-    /// Records `reply`, or gives it back with the reason why not.
-    pub(crate) fn complete(
-        &self,
-        store: &Shared,
-        retention: Period,
-        reply: Reply,
-        max_reply_len: usize,
-    ) -> Result<Completed, (Error, Reply)> {
-        let checked = check_reply(&reply, max_reply_len).and_then(|()| self.check_store(store));
-        if let Err(error) = store.failed(checked) {
-            return Err((error, reply));
-        }
-        let command = Command::Complete { token: self.token(), reply: reply.clone(), retention };
-        match store.execute(self.id(), &command) {
-            Ok(Outcome::Recorded(completed) | Outcome::AlreadyRecorded(completed)) => Ok(completed),
-            Ok(other) => Err((unexpected(&other), reply)),
-            Err(error) => Err((error, reply)),
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.store.is_left() {
+            self.count(Event::DroppedUnfinished);
         }
     }
-
-    pub(crate) fn release(&self, store: &Shared) -> Result<(), Error> {
-        self.end(store, &Command::Release { token: self.token() })
-    }
-
-    pub(crate) fn abandon(&self, store: &Shared) -> Result<(), Error> {
-        self.end(store, &Command::Abandon { token: self.token() })
-    }
-
-    fn end(&self, store: &Shared, command: &Command) -> Result<(), Error> {
-        store.failed(self.check_store(store))?;
-        match store.execute(self.id(), command)? {
-            Outcome::Released | Outcome::Abandoned | Outcome::AlreadyGone => Ok(()),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Refuses a ticket of another store: its record can't be there.
-    pub(crate) fn check_store(&self, store: &Shared) -> Result<(), Error> {
-        if self.store_id() == store.backend().store_id() {
-            Ok(())
-        } else {
-            Err(Error::ClaimLost(LostReason::Gone))
-        }
-    }
-}
-
-/// What an outcome that is none of the good ones means to the owner of a claim.
-pub(crate) fn unexpected(outcome: &Outcome) -> Error {
-    match outcome {
-        Outcome::Lost(reason) => Error::ClaimLost(*reason),
-        _ => Error::wrong_answer(),
-    }
-}
-
-/// Refuses what is over a limit.
-pub(crate) fn check_reply(reply: &Reply, max_reply_len: usize) -> Result<(), Error> {
-    let headers_len = reply.response().map_or(0, |response| response.headers_len());
-    check_len(headers_len, MAX_HEADERS_LEN, |len, max| Error::HeadersTooLarge { len, max })?;
-    check_len(reply.payload_len(), max_reply_len, |len, max| Error::ReplyTooLarge { len, max })
-}
-
-fn check_len(len: usize, max: usize, error: impl FnOnce(usize, usize) -> Error) -> Result<(), Error> {
-    if len > max { Err(error(len, max)) } else { Ok(()) }
 }
 
 impl fmt::Debug for Claim {

@@ -81,6 +81,7 @@ mod into_bytes;
 mod jitter;
 mod key;
 mod metrics;
+pub mod observability;
 mod observed;
 mod operators;
 mod outcome;
@@ -101,6 +102,7 @@ pub mod transactions;
 pub mod transition;
 mod wait;
 
+pub use self::metrics::{ErrorCounts, Metrics};
 pub use answer::{ClaimOutcome, InProgress};
 pub use backend::memory::{MemoryBackend, MemoryOptions};
 #[cfg(all(idempotency_planted, feature = "sqlite"))]
@@ -115,7 +117,6 @@ pub use error::{BackendError, Error, ErrorKind, Result, Source};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use into_bytes::IntoBytes;
 pub use key::{IdempotencyKey, KeyError, MAX_KEY_LEN, RecordId, Scope};
-pub use metrics::{ErrorCounts, Metrics};
 pub use outcome::{Completed, FingerprintMismatch, Grant, LostReason, Outcome};
 pub use policy::{Failures, MAX_CHECKPOINT_LEN, MAX_HEADERS_LEN, MAX_REPLY_LEN, Policy, PolicyError};
 pub use ran::{Ran, RunError};

@@ -13,25 +13,63 @@ use std::thread::available_parallelism;
 const MAX_STRIPES: usize = 16;
 
 macro_rules! events {
-    ($($(#[doc = $doc:literal])* $event:ident => $field:ident,)*) => {
+    ($($event:ident => $field:ident: $summary:literal $($more:literal)*;)*) => {
         /// What happened to an operation, as it is counted.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Event {
             $($event,)*
         }
 
-        /// What the handles of one store have done since the store was opened, in this process. All of them
-        /// count together; another process, and a store that is opened again, count for themselves.
+        /// What the handles and claims of one store have done since the store was opened, in this process. All
+        /// of them count together; another process, and a store that is opened again, count for themselves.
         ///
         /// Counters only go up. They are read one after the other while others go on, so a claim may be in
         /// one and not yet in another.
+        ///
+        /// An answer is counted once, and so is an error: whoever asks for a claim is in `claims`, `takeovers`,
+        /// `replays`, `in_progress`, `mismatches` or `errors`. One who waits for it is in `in_progress` as well.
+        /// What was rolled back by [`atomically`](crate::IdempotencyStore#method.atomically) counts as a failed
+        /// run or an error, and nothing else; what was answered in a transaction of the application's is counted
+        /// whatever becomes of that. A call that never got as far as the store (a key or a policy that was
+        /// refused, an `open` that failed) is not counted.
+        ///
+        /// [`observability`](crate::observability) says what to watch, and how to publish them.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Metrics {
-            $($(#[doc = $doc])* pub $field: u64,)*
+            $(
+                #[doc = $summary]
+                $(#[doc = $more])*
+                pub $field: u64,
+            )*
             /// Calls that failed, by kind. Lost claims are no failures of the store: they are in
             /// [`lost_claims`](Self::lost_claims) instead.
             pub errors: ErrorCounts,
+        }
+
+        #[cfg(feature = "metrics")]
+        impl Event {
+            /// All of them, in the order of the counters.
+            pub(crate) const ALL: &[Self] = &[$(Self::$event),*];
+
+            /// Its counter for the `metrics` facade.
+            pub(crate) fn key(self) -> &'static ::metrics::Key {
+                match self {
+                    $(Self::$event => {
+                        static KEY: ::metrics::Key = ::metrics::Key::from_static_name(
+                            concat!("idempotency_", stringify!($field), "_total")
+                        );
+                        &KEY
+                    })*
+                }
+            }
+
+            /// What it counts, in a sentence.
+            pub(crate) const fn summary(self) -> &'static str {
+                match self {
+                    $(Self::$event => $summary,)*
+                }
+            }
         }
 
         /// One set of counters; each thread counts in one of several.
@@ -59,41 +97,49 @@ macro_rules! events {
 }
 
 events! {
-    /// Claims that were granted as the first of their record.
-    Claimed => claims,
-    /// Claims that were granted by taking over a lapsed one.
-    TakenOver => takeovers,
-    /// Claims that were answered with the recorded reply.
-    Replayed => replays,
-    /// Claims that were answered "in progress".
-    FoundInProgress => in_progress,
-    /// Claims that were refused because the key is another request's. If these rise, a client uses keys more
-    /// than once.
-    Mismatched => mismatches,
-    /// Replies that were recorded.
-    Completed => completions,
-    /// Claims that were released.
-    Released => releases,
-    /// Claims that were abandoned.
-    Abandoned => abandons,
-    /// Runs of [`run`](crate::IdempotencyStore::run) and
-    /// [`atomically`](crate::IdempotencyStore#method.atomically) whose work failed or panicked: it gave an
-    /// error, or a reply that is a failure by the policy.
-    WorkFailed => failed_runs,
-    /// Calls that were refused because the claim was not its owner's any more: the lease was shorter than the
-    /// work, or an operator has intervened.
-    Lost => lost_claims,
-    /// [`Claim`](crate::Claim)s that were dropped without being ended, and without a ticket for somebody else
-    /// to end them by. Their keys are blocked until the lease ends.
-    DroppedUnfinished => dropped_unfinished,
-    /// Leases that were renewed.
-    Renewed => renewals,
-    /// Checkpoints that were saved.
-    CheckpointSaved => checkpoints,
-    /// Records that were deleted by [`forget`](crate::IdempotencyStore::forget).
-    Forgotten => forgotten,
-    /// Expired records that were removed.
-    Swept => swept,
+    Claimed => claims:
+        "Claims granted as the first of their record.";
+    TakenOver => takeovers:
+        "Claims granted by taking over one that was abandoned, or whose lease was over."
+        "If these rise and no work fails, processes die, or leases are shorter than the work.";
+    Replayed => replays:
+        "Claims answered with the recorded reply.";
+    FoundInProgress => in_progress:
+        "Claims answered with \"in progress\".";
+    Mismatched => mismatches:
+        "Claims refused because the key is another request's."
+        "If these rise, a client uses keys more than once.";
+    Completed => completions:
+        "Replies recorded.";
+    CompletionFailed => failed_completions:
+        "Completions by a claim or ticket that failed, but for those of lost claims."
+        "The effect may have happened, and its reply is not on record, or may not be: unless the completion is"
+        "tried again, the operation runs again after the lease. The error is in `errors`, too.";
+    Released => releases:
+        "Claims released.";
+    Abandoned => abandons:
+        "Claims abandoned.";
+    WorkFailed => failed_runs:
+        "Runs whose work failed or panicked."
+        "[`run`](crate::IdempotencyStore::run) and"
+        "[`atomically`](crate::IdempotencyStore#method.atomically) count them: the work gave an error, or a reply"
+        "that is a failure by the policy and was not recorded.";
+    Lost => lost_claims:
+        "Calls refused because the claim was not its owner's any more."
+        "The lease was shorter than the work, or an operator has intervened.";
+    DroppedUnfinished => dropped_unfinished:
+        "Claims dropped without being ended."
+        "No [`Ticket`](crate::Ticket) was taken for somebody else to end them by. Their keys are blocked until"
+        "the lease ends.";
+    Renewed => renewals:
+        "Leases renewed.";
+    CheckpointSaved => checkpoints:
+        "Checkpoints saved.";
+    Forgotten => forgotten:
+        "Records deleted by an operator."
+        "See [`forget`](crate::IdempotencyStore::forget).";
+    Swept => swept:
+        "Expired records removed.";
 }
 
 impl Event {
@@ -170,13 +216,8 @@ impl Counters {
         Self { stripes: (0..stripes).map(|_| CachePadded::new(Stripe::default())).collect() }
     }
 
-    pub(crate) fn count(&self, event: Event) {
-        self.count_many(event, 1);
-    }
-
-    pub(crate) fn count_many(&self, event: Event, times: usize) {
+    pub(crate) fn count(&self, event: Event, times: u64) {
         // Relaxed: a counter orders nothing.
-        let times = u64::try_from(times).unwrap_or(u64::MAX);
         self.stripe().counter(event).fetch_add(times, Ordering::Relaxed);
     }
 
@@ -226,8 +267,8 @@ mod tests {
             for _ in 0..8 {
                 threads.spawn(|| {
                     for _ in 0..1_000 {
-                        counters.count(Event::Claimed);
-                        counters.count_many(Event::Swept, 3);
+                        counters.count(Event::Claimed, 1);
+                        counters.count(Event::Swept, 3);
                         counters.count_error(ErrorKind::Busy);
                     }
                 });

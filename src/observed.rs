@@ -1,5 +1,13 @@
-//! A backend whose commands are counted: [`Observed`].
+//! A backend whose commands are counted, measured and traced: [`Observed`].
 
+mod operation;
+mod publish;
+mod trace;
+
+pub(crate) use self::operation::Operation;
+pub(crate) use self::trace::Span;
+
+use self::publish::Timer;
 use crate::backend::{Backend, Swept};
 use crate::error::{BackendError, Error};
 use crate::key::RecordId;
@@ -8,10 +16,11 @@ use crate::outcome::Outcome;
 use crate::record::Record;
 use crate::time::Timestamp;
 use crate::transition::Command;
+use std::iter;
 use std::sync::Arc;
 
 /// What all handles and claims of one store share: its backend, and the counters of what becomes of each
-/// command.
+/// command. Whatever is counted is published and traced, too, where the features for that are on.
 #[derive(Debug)]
 pub(crate) struct Observed {
     backend: Arc<dyn Backend>,
@@ -20,6 +29,7 @@ pub(crate) struct Observed {
 
 impl Observed {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
+        publish::begin();
         Self { backend, counters: Counters::new() }
     }
 
@@ -42,52 +52,142 @@ impl Observed {
         command: &Command,
         execute: impl FnOnce() -> Result<Outcome, BackendError>,
     ) -> Result<Outcome, Error> {
-        let answer = execute().map_err(Error::from);
+        let operation = Operation::of(command);
+        let span = Span::enter(operation, &id.scope, &id.key);
+        let answer = answer_to(command, timed(operation, execute));
         self.note(id, command, &answer);
+        span.answered(&answer);
         answer
     }
 
+    /// Exactly one answer for each command of `batch`, whatever the backend gives.
     pub(crate) fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, Error>> {
-        let answers = self.backend.execute_many(batch);
-        let answers: Vec<_> = answers.into_iter().map(|answer| answer.map_err(Error::from)).collect();
-        batch.iter().zip(&answers).for_each(|((id, command), answer)| self.note(id, command, answer));
-        answers
+        let _span = Span::enter_for_many(Operation::Batch);
+        let answers = timed(Operation::Batch, || self.backend.execute_many(batch));
+        let answers = answers.into_iter().map(Some).chain(iter::repeat_with(|| None));
+        let noted = batch.iter().zip(answers).map(|((id, command), answer)| {
+            let answer =
+                answer.map_or_else(|| Err(Error::wrong_answer()), |answer| answer_to(command, answer));
+            self.note(id, command, &answer);
+            answer
+        });
+        noted.collect()
     }
 
     pub(crate) fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, Error> {
-        self.failed(self.backend.read(id).map_err(Error::from))
+        let span = Span::enter(Operation::Read, &id.scope, &id.key);
+        let read = timed(Operation::Read, || self.backend.read(id)).map_err(Error::from);
+        span.ended(match &read {
+            Ok(Some(_)) => "found",
+            Ok(None) => "absent",
+            Err(_) => "error",
+        });
+        self.failed(Operation::Read, id, read)
     }
 
     pub(crate) fn sweep(&self, limit: usize) -> Result<Swept, Error> {
-        let swept = self.failed(self.backend.sweep(limit).map_err(Error::from))?;
-        self.counters.count_many(Event::Swept, swept.removed);
-        Ok(swept)
+        let span = Span::enter_for_many(Operation::Sweep);
+        let swept = timed(Operation::Sweep, || self.backend.sweep(limit)).map_err(Error::from);
+        match &swept {
+            Ok(swept) => {
+                self.count_many(Event::Swept, swept.removed);
+                trace::swept(swept.removed);
+                span.ended("swept");
+            }
+            Err(error) => {
+                self.count_error(Operation::Sweep, None, error);
+                span.ended("error");
+            }
+        }
+        swept
     }
 
     /// Counts what became of `command`.
-    fn note(&self, _id: &RecordId, command: &Command, answer: &Result<Outcome, Error>) {
+    pub(crate) fn note(&self, id: &RecordId, command: &Command, answer: &Result<Outcome, Error>) {
         match answer {
-            Ok(outcome) => Event::of(command, outcome).into_iter().for_each(|event| self.count(event)),
-            Err(error) => self.note_error(error),
+            Ok(outcome) => self.count_outcome(id, Event::of(command, outcome), outcome),
+            Err(error) => self.note_error(Operation::of(command), id, error),
         }
     }
 
-    pub(crate) fn count(&self, event: Event) {
-        self.counters.count(event);
+    /// Counts `event`, which happened to the record `id`.
+    pub(crate) fn count(&self, id: &RecordId, event: Event) {
+        self.count_many(event, 1);
+        trace::happened(event, id, None);
     }
 
-    pub(crate) fn note_error(&self, error: &Error) {
+    fn count_outcome(&self, id: &RecordId, event: Option<Event>, outcome: &Outcome) {
+        if let Some(event) = event {
+            self.count_many(event, 1);
+            trace::happened(event, id, Some(outcome));
+        }
+    }
+
+    fn count_many(&self, event: Event, times: usize) {
+        let times = u64::try_from(times).unwrap_or(u64::MAX);
+        self.counters.count(event, times);
+        publish::count(event, times);
+    }
+
+    /// Counts that `operation` failed on the record `id`.
+    pub(crate) fn note_error(&self, operation: Operation, id: &RecordId, error: &Error) {
         match error {
             Error::ClaimLost(reason) => {
-                Event::of_loss(*reason).into_iter().for_each(|event| self.count(event));
+                self.count_outcome(id, Event::of_loss(*reason), &Outcome::Lost(*reason));
             }
             Error::AlreadyRecorded(_) => {}
-            _ => self.counters.count_error(error.kind()),
+            _ => self.count_error(operation, Some(id), error),
         }
+    }
+
+    fn count_error(&self, operation: Operation, id: Option<&RecordId>, error: &Error) {
+        self.counters.count_error(error.kind());
+        publish::count_error(error.kind());
+        trace::failed(operation, id, error);
     }
 
     /// Gives `answer` back, and counts it if it is an error.
-    pub(crate) fn failed<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
-        answer.inspect_err(|error| self.note_error(error))
+    pub(crate) fn failed<T>(
+        &self,
+        operation: Operation,
+        id: &RecordId,
+        answer: Result<T, Error>,
+    ) -> Result<T, Error> {
+        answer.inspect_err(|error| self.note_error(operation, id, error))
     }
+}
+
+/// Does `call` and measures it, as one command.
+pub(crate) fn timed<T>(operation: Operation, call: impl FnOnce() -> T) -> T {
+    let _timer = Timer::start(operation);
+    call()
+}
+
+/// What a backend has answered to `command`, if that is an answer to it. Else nothing can be said: neither what
+/// to tell the caller, nor what to count.
+fn answer_to(command: &Command, answer: Result<Outcome, BackendError>) -> Result<Outcome, Error> {
+    let outcome = answer?;
+    let belongs = match command {
+        Command::Claim { .. } => matches!(
+            outcome,
+            Outcome::Claimed(_)
+                | Outcome::Completed(_)
+                | Outcome::InProgress { .. }
+                | Outcome::FingerprintMismatch(_)
+        ),
+        Command::Complete { .. } => {
+            matches!(outcome, Outcome::Recorded(_) | Outcome::AlreadyRecorded(_) | Outcome::Lost(_))
+        }
+        Command::Renew { .. } | Command::Checkpoint { .. } => {
+            matches!(outcome, Outcome::Renewed { .. } | Outcome::Lost(_))
+        }
+        Command::Release { .. } => {
+            matches!(outcome, Outcome::Released | Outcome::AlreadyGone | Outcome::Lost(_))
+        }
+        Command::Abandon { .. } => {
+            matches!(outcome, Outcome::Abandoned | Outcome::AlreadyGone | Outcome::Lost(_))
+        }
+        Command::Forget => matches!(outcome, Outcome::Forgotten { .. }),
+    };
+    if belongs { Ok(outcome) } else { Err(Error::wrong_answer()) }
 }

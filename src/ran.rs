@@ -34,6 +34,18 @@ impl Ran {
         }
     }
 
+    /// What came of a run in a word, for a span.
+    pub(crate) const fn name_of<E>(ran: &Result<Self, RunError<E>>) -> &'static str {
+        match ran {
+            Ok(Self::Executed(_)) => "executed",
+            Ok(Self::Failed(_)) | Err(RunError::Work(_)) => "failed",
+            Ok(Self::Replayed(_)) => "replayed",
+            Ok(Self::InProgress(_)) => "in_progress",
+            Ok(Self::FingerprintMismatch(_)) => "mismatch",
+            Err(RunError::Store(_) | RunError::NotRecorded { .. }) => "error",
+        }
+    }
+
     /// What to send to the client; none if the operation is still running, or the key is another's.
     #[must_use]
     pub const fn reply(&self) -> Option<&Reply> {

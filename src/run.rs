@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{IdempotencyKey, Scope};
 use crate::metrics::Event;
+use crate::observed::{Operation, Span};
 use crate::policy::{Failures, Policy};
 use crate::ran::{Ran, RunError};
 use crate::reply::Reply;
@@ -64,10 +65,21 @@ impl<B: Backend> IdempotencyStore<B> {
         fingerprint: &Fingerprint,
         work: impl FnOnce(&mut Claim) -> Result<Reply, E>,
     ) -> Result<Ran, RunError<E>> {
-        let mut claim = match Ran::instead(self.try_claim(scope, key, fingerprint)?) {
-            Ok(ran) => return Ok(ran),
-            Err(claim) => claim,
+        let span = Span::enter(Operation::Run, scope, key);
+        let ran = match self.try_claim(scope, key, fingerprint).map(Ran::instead) {
+            Ok(Ok(ran)) => Ok(ran),
+            Ok(Err(claim)) => self.run_claimed(claim, work),
+            Err(error) => Err(error.into()),
         };
+        span.ended(Ran::name_of(&ran));
+        ran
+    }
+
+    fn run_claimed<E>(
+        &self,
+        mut claim: Claim,
+        work: impl FnOnce(&mut Claim) -> Result<Reply, E>,
+    ) -> Result<Ran, RunError<E>> {
         match catch_unwind(AssertUnwindSafe(|| work(&mut claim))) {
             Ok(worked) => end(claim, self.policy(), worked),
             Err(panic) => {

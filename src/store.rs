@@ -245,7 +245,6 @@ impl<B: Backend> IdempotencyStore<B> {
             .map(|(scope, key, fingerprint)| self.claim_command(scope, key, fingerprint))
             .collect();
         let outcomes = self.shared.execute_many(&batch);
-        let answered = outcomes.len();
         batch
             .into_iter()
             .zip(operations)
@@ -253,7 +252,6 @@ impl<B: Backend> IdempotencyStore<B> {
             .map(|(((id, _), (_, _, fingerprint)), outcome)| {
                 self.claim_outcome(outcome?, |grant| self.claim(id, fingerprint, grant))
             })
-            .chain(operations.iter().skip(answered).map(|_| Err(Error::wrong_answer())))
             .collect()
     }
 
@@ -299,7 +297,7 @@ impl<B: Backend> IdempotencyStore<B> {
     pub fn complete(&self, ticket: &Ticket, reply: impl Into<Reply>) -> Result<Completed, Error> {
         let max_reply_len = self.policy.max_reply_len();
         ticket
-            .complete(&self.shared, ticket.retention_period(), reply.into(), max_reply_len)
+            .complete(&self.shared, ticket.retention(), reply.into(), max_reply_len)
             .map_err(|(error, _)| error)
     }
 

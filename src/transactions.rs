@@ -26,12 +26,14 @@ use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{IdempotencyKey, RecordId, Scope};
 use crate::metrics::Event;
+use crate::observed::{Operation, Span, timed};
 use crate::outcome::{Completed, Grant, Outcome};
 use crate::ran::{Ran, RunError};
 use crate::reply::Reply;
 use crate::store::IdempotencyStore;
 use crate::transition::Command;
 use rusqlite::{Connection, Transaction};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Why work ended without a reply to record.
 enum Stop<E> {
@@ -61,9 +63,9 @@ impl IdempotencyStore<SqliteBackend> {
     /// as nothing fails: in write-ahead logging each file has a commit of its own (SQLite, "ATTACH DATABASE").
     ///
     /// If `work` gives an `Err`, or a reply that is a failure by the [`Policy`](crate::Policy) (under
-    /// [`Failures::Record`] none is), all is rolled back, whatever else the policy says of failures: the record
-    /// is as it was before, absent, or lapsed with its attempt and its checkpoint. If it panics, too, and the
-    /// panic goes on.
+    /// [`Failures::Record`](crate::Failures::Record) none is), all is rolled back, whatever else the policy says
+    /// of failures: the record is as it was before, absent, or lapsed with its attempt and its checkpoint. If it
+    /// panics, too, and the panic goes on.
     ///
     /// ```
     /// use idempotency::{IdempotencyStore, Ran, StoredResponse};
@@ -105,22 +107,54 @@ impl IdempotencyStore<SqliteBackend> {
         fingerprint: &Fingerprint,
         work: impl FnOnce(&Transaction<'_>) -> Result<Reply, E>,
     ) -> Result<Ran, RunError<E>> {
+        let span = Span::enter(Operation::Atomically, scope, key);
         let (id, claim) = self.claim_command(scope, key, fingerprint);
-        let policy = self.policy();
-        let atomic = self.backend().atomically(&id, &claim, self.terms().retention, |transaction| {
-            let reply = work(transaction).map_err(Stop::Work)?;
-            if policy.is_unrecorded(&reply) {
-                return Err(Stop::Failed(reply));
-            }
-            match check_reply(&reply, policy.max_reply_len()) {
-                Ok(()) => Ok(reply),
-                Err(error) => Err(Stop::NotRecorded(reply, error)),
-            }
+        let atomic = timed(Operation::Atomically, || {
+            self.backend().atomically(&id, &claim, self.terms().retention, |transaction| {
+                let worked = catch_unwind(AssertUnwindSafe(|| work(transaction)));
+                let worked = worked.unwrap_or_else(|panic| {
+                    self.shared().count(&id, Event::WorkFailed);
+                    resume_unwind(panic)
+                });
+                self.to_record(worked.map_err(Stop::Work)?)
+            })
         });
-        let atomic = atomic.map_err(Error::from);
-        self.note(&claim, &atomic);
+        let ran = self.ran(&id, &claim, atomic.map_err(Error::from));
+        match &ran {
+            Ok(Ran::Failed(_)) | Err(RunError::Work(_)) => self.shared().count(&id, Event::WorkFailed),
+            Err(RunError::Store(error) | RunError::NotRecorded { error, .. }) => {
+                self.shared().note_error(Operation::Atomically, &id, error);
+            }
+            Ok(_) => {}
+        }
+        span.ended(Ran::name_of(&ran));
+        ran
+    }
+
+    /// What is to be recorded of a reply that work has given, if it is.
+    fn to_record<E>(&self, reply: Reply) -> Result<Reply, Stop<E>> {
+        if self.policy().is_unrecorded(&reply) {
+            return Err(Stop::Failed(reply));
+        }
+        match check_reply(&reply, self.policy().max_reply_len()) {
+            Ok(()) => Ok(reply),
+            Err(error) => Err(Stop::NotRecorded(reply, error)),
+        }
+    }
+
+    /// What the caller is told. Counts what was answered and what was committed, but no failures.
+    fn ran<E>(
+        &self,
+        id: &RecordId,
+        claim: &Command,
+        atomic: Result<Atomic<Stop<E>>, Error>,
+    ) -> Result<Ran, RunError<E>> {
         match atomic? {
-            Atomic::Completed { completed, .. } => Ok(Ran::Executed(completed)),
+            Atomic::Completed { grant, completed } => {
+                self.shared().note(id, claim, &Ok(Outcome::Claimed(grant)));
+                self.shared().count(id, Event::Completed);
+                Ok(Ran::Executed(completed))
+            }
             Atomic::Stopped(Stop::Failed(reply)) => Ok(Ran::Failed(reply)),
             Atomic::Stopped(Stop::Work(error)) => Err(RunError::Work(error)),
             Atomic::Stopped(Stop::NotRecorded(reply, error)) | Atomic::NotRecorded(reply, error) => {
@@ -137,10 +171,12 @@ impl IdempotencyStore<SqliteBackend> {
                     }
                 })
             }
-            Atomic::Answered(outcome) => match Ran::instead(self.claim_outcome(outcome, |grant| grant)?) {
-                Ok(ran) => Ok(ran),
-                Err(_grant) => Err(Error::wrong_answer().into()),
-            },
+            Atomic::Answered(outcome) => {
+                let answer = Ok(outcome);
+                self.shared().note(id, claim, &answer);
+                Ran::instead(self.claim_outcome(answer?, |grant| grant)?)
+                    .map_err(|_grant| Error::wrong_answer().into())
+            }
         }
     }
 
@@ -206,8 +242,9 @@ impl IdempotencyStore<SqliteBackend> {
     ) -> Result<Completed, Error> {
         let (reply, retention) = (reply.into(), ticket.retention_period());
         let store = self.shared();
-        store.failed(check_reply(&reply, self.policy().max_reply_len()))?;
-        store.failed(ticket.check_store(store))?;
+        let checked =
+            check_reply(&reply, self.policy().max_reply_len()).and_then(|()| ticket.check_store(store));
+        store.failed(Operation::Complete, ticket.id(), checked)?;
         let command = Command::Complete { token: ticket.token(), reply, retention };
         match self.execute_in(transaction, ticket.id(), &command)? {
             Outcome::Recorded(completed) => Ok(completed),
@@ -302,22 +339,6 @@ impl IdempotencyStore<SqliteBackend> {
             let Grant { checkpoint, .. } = grant;
             TxClaim { store: self.clone(), transaction, ticket, checkpoint }
         })
-    }
-
-    /// Counts what became of a claim, the work under it, and its completion.
-    fn note<S>(&self, claim: &Command, atomic: &Result<Atomic<S>, Error>) {
-        let store = self.shared();
-        match atomic {
-            Ok(Atomic::Completed { attempt, .. }) => {
-                store.count(if *attempt > 1 { Event::TakenOver } else { Event::Claimed });
-                store.count(Event::Completed);
-            }
-            Ok(Atomic::Answered(outcome)) => {
-                Event::of(claim, outcome).into_iter().for_each(|event| store.count(event));
-            }
-            Ok(Atomic::Stopped(_) | Atomic::Ended { .. }) => store.count(Event::WorkFailed),
-            Ok(Atomic::NotRecorded(_, error)) | Err(error) => store.note_error(error),
-        }
     }
 
     /// Counted as it is answered: a rollback is not seen.

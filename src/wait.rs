@@ -93,7 +93,7 @@ impl<B: Backend> IdempotencyStore<B> {
         Event::of(claim, &outcome)
             .into_iter()
             .filter(|event| *event != Event::FoundInProgress)
-            .for_each(|event| self.shared().count(event));
+            .for_each(|event| self.shared().count(id, event));
         Ok(self.claim_outcome(outcome, |_granted| ())?.unclaimed().ok())
     }
 }

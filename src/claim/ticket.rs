@@ -112,6 +112,7 @@ impl Ticket {
         self.retention.as_duration()
     }
 
+    #[cfg(feature = "sqlite")]
     pub(crate) const fn retention_period(&self) -> Period {
         self.retention
     }

@@ -1,13 +1,13 @@
 //! That a claim has not been ended yet: [`Unfinished`].
 
-use crate::metrics::Event;
+use crate::error::Error;
 use crate::shared::Shared;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The store of a claim. If it is dropped before somebody is known to end the claim, that is counted: the key
-/// is blocked until the lease ends.
+/// The store of a claim, and whether somebody is known to end the claim. If it is dropped before, its key is
+/// blocked until the lease ends.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     shared: Arc<Shared>,
@@ -23,6 +23,18 @@ impl Unfinished {
     pub(super) fn is_seen_to(&self) {
         self.is_seen_to.store(true, Ordering::Relaxed);
     }
+
+    /// A claim that is lost has ended, too.
+    pub(super) fn is_seen_to_if_lost(&self, error: &Error) {
+        if matches!(error, Error::ClaimLost(_)) {
+            self.is_seen_to();
+        }
+    }
+
+    /// Whether nobody is known to end the claim.
+    pub(super) fn is_left(&self) -> bool {
+        !self.is_seen_to.load(Ordering::Relaxed)
+    }
 }
 
 impl Deref for Unfinished {
@@ -30,13 +42,5 @@ impl Deref for Unfinished {
 
     fn deref(&self) -> &Shared {
         &self.shared
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if !*self.is_seen_to.get_mut() {
-            self.shared.count(Event::DroppedUnfinished);
-        }
     }
 }

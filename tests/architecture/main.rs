@@ -40,6 +40,7 @@ const LEVELS: &[Unit] = &[
     ("sweeper", 8),
     ("transactions", 8),
     ("wait", 8),
+    ("observability", 9),
     ("testing", 9),
     ("", 9),
 ];
@@ -231,6 +232,17 @@ fn only_time_reads_a_clock_of_the_machine() {
     let house = house();
     assert_ne!(named_outside(&house, "", &["SystemTime", "Instant"]), NONE, "not even time names them");
     assert_eq!(named_outside(&house, "time", &["SystemTime", "Instant"]), NONE);
+}
+
+#[test]
+fn only_what_publishes_names_the_crates_for_that() {
+    for (home, names) in
+        [("observed/trace", ["tracing", "EnteredSpan"]), ("observed/publish", ["with_recorder", "Histogram"])]
+    {
+        let house = house();
+        assert_ne!(named_outside(&house, "", &names), NONE, "not even {home} names them");
+        assert_eq!(named_outside(&house, home, &names), NONE);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::backend::sqlite::watch::{Fate, Watch};
 use crate::backend::sqlite::writer::{Ending, Writer};
 use crate::error::{BackendError, Error};
 use crate::key::RecordId;
-use crate::outcome::{Completed, Outcome};
+use crate::outcome::{Completed, Grant, Outcome};
 use crate::reply::Reply;
 use crate::time::Period;
 use crate::transition::Command;
@@ -26,10 +26,10 @@ pub(crate) enum Atomic<S> {
     Stopped(S),
     /// All of it was committed.
     Completed {
+        /// The claim.
+        grant: Grant,
         /// What was recorded.
         completed: Completed,
-        /// Which attempt it was.
-        attempt: u32,
     },
     /// The work gave this reply, and it was not recorded, or may not have been.
     NotRecorded(Reply, Error),
@@ -115,8 +115,7 @@ impl SqliteBackend {
                     } else {
                         vec![Evidence::executed(id, grant.token, session.writer)]
                     };
-                    let attempt = grant.attempt;
-                    Ending::Commit(Atomic::Completed { completed, attempt }, evidence)
+                    Ending::Commit(Atomic::Completed { grant, completed }, evidence)
                 }
                 Outcome::Lost(reason) => {
                     Ending::RollBack(Atomic::NotRecorded(reply, Error::ClaimLost(reason)))
