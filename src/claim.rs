@@ -148,6 +148,18 @@ impl Claim {
         self.ticket.clone()
     }
 
+    /// The claim as plain data, for those who hand none of it on.
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn as_ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    /// Whoever has the ticket will end the claim.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_seen_to(&self) {
+        self.store.is_seen_to();
+    }
+
     pub(crate) fn count(&self, event: Event) {
         self.store.count(self.ticket.id(), event);
     }

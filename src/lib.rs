@@ -71,6 +71,8 @@
 )]
 
 mod answer;
+#[cfg(feature = "tokio")]
+pub mod async_store;
 pub mod backend;
 mod claim;
 mod error;
@@ -104,6 +106,9 @@ mod wait;
 
 pub use self::metrics::{ErrorCounts, Metrics};
 pub use answer::{ClaimOutcome, InProgress};
+#[cfg(feature = "tokio")]
+#[doc(inline)]
+pub use async_store::{AsyncClaim, AsyncStore};
 pub use backend::memory::{MemoryBackend, MemoryOptions};
 #[cfg(all(idempotency_planted, feature = "sqlite"))]
 #[doc(hidden)]

@@ -34,14 +34,14 @@ use std::fmt;
 /// ```
 #[derive(thiserror::Error)]
 #[error("the reply {} recorded", if error.is_indefinite() { "may not be" } else { "was not" })]
-pub struct CompleteError {
+pub struct CompleteError<C = Claim> {
     #[source]
     error: Error,
-    unrecorded: Box<(Claim, Reply)>,
+    unrecorded: Box<(C, Reply)>,
 }
 
-impl CompleteError {
-    pub(super) fn new(error: Error, claim: Claim, reply: Reply) -> Self {
+impl<C> CompleteError<C> {
+    pub(crate) fn new(error: Error, claim: C, reply: Reply) -> Self {
         Self { error, unrecorded: Box::new((claim, reply)) }
     }
 
@@ -52,13 +52,13 @@ impl CompleteError {
     }
 
     /// Why it was not recorded, the claim, and the reply.
-    pub fn into_parts(self) -> (Error, Claim, Reply) {
+    pub fn into_parts(self) -> (Error, C, Reply) {
         let (claim, reply) = *self.unrecorded;
         (self.error, claim, reply)
     }
 }
 
-impl fmt::Debug for CompleteError {
+impl<C: fmt::Debug> fmt::Debug for CompleteError<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CompleteError")
             .field("error", &self.error)
@@ -67,8 +67,8 @@ impl fmt::Debug for CompleteError {
     }
 }
 
-impl From<CompleteError> for Error {
-    fn from(error: CompleteError) -> Self {
+impl<C> From<CompleteError<C>> for Error {
+    fn from(error: CompleteError<C>) -> Self {
         error.error
     }
 }

@@ -41,6 +41,7 @@ const LEVELS: &[Unit] = &[
     ("transactions", 8),
     ("wait", 8),
     ("observability", 9),
+    ("async_store", 9),
     ("testing", 9),
     ("", 9),
 ];

@@ -1,0 +1,242 @@
+//! A claim whose calls do not block: [`AsyncClaim`].
+
+use super::held::Held;
+use super::pool::Pool;
+use crate::claim::{Claim, CompleteError, Ticket};
+use crate::error::Error;
+use crate::into_bytes::IntoBytes;
+use crate::key::{IdempotencyKey, Scope};
+use crate::outcome::Completed;
+use crate::record::{FencingToken, Unshown};
+use crate::reply::Reply;
+use crate::time::Timestamp;
+use bytes::Bytes;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The right to run an operation, held under a lease: a [`Claim`] whose calls are made on the runtime's
+/// blocking pool.
+///
+/// As with a [`Claim`], dropping it does no I/O and ends nothing: the lease runs on, as after a crash, and
+/// then the next claim takes over. That is what happens to a task that is aborted in the middle of its work.
+///
+/// Any of the futures may be dropped; see [the table](super#what-a-dropped-future-leaves).
+#[must_use = "dropping a claim ends nothing: complete, abandon or release it"]
+pub struct AsyncClaim {
+    held: Arc<Held>,
+    pool: Pool,
+    ticket: Ticket,
+    checkpoint: Option<Bytes>,
+    lease_until: Timestamp,
+    calls: u64,
+}
+
+impl AsyncClaim {
+    pub(super) fn new(claim: Claim, pool: Pool) -> Self {
+        Self {
+            ticket: claim.as_ticket().clone(),
+            checkpoint: claim.checkpoint().cloned(),
+            lease_until: claim.lease_until(),
+            held: Arc::new(Held::new(claim)),
+            pool,
+            calls: 0,
+        }
+    }
+
+    /// Who the key belongs to.
+    #[must_use]
+    pub const fn scope(&self) -> &Scope {
+        self.ticket.scope()
+    }
+
+    /// The name of the operation.
+    #[must_use]
+    pub const fn key(&self) -> &IdempotencyKey {
+        self.ticket.key()
+    }
+
+    /// Proof of this claim; see [`Claim::token`].
+    #[must_use]
+    pub const fn token(&self) -> FencingToken {
+        self.ticket.token()
+    }
+
+    /// 1 for the first claim of the record, one more for each takeover.
+    #[must_use]
+    pub const fn attempt(&self) -> u32 {
+        self.ticket.attempt()
+    }
+
+    /// Whether an earlier attempt ended without an answer, so that the effect may have happened already.
+    #[must_use]
+    pub const fn is_takeover(&self) -> bool {
+        self.ticket.is_takeover()
+    }
+
+    /// What was saved last, by this attempt or an earlier one, as far as this handle knows.
+    #[must_use]
+    pub const fn checkpoint(&self) -> Option<&Bytes> {
+        self.checkpoint.as_ref()
+    }
+
+    /// Until when the claim stands unless it is renewed, as far as this handle knows.
+    #[must_use]
+    pub const fn lease_until(&self) -> Timestamp {
+        self.lease_until
+    }
+
+    /// What to send to the next provider as its idempotency key; see [`Ticket::downstream_key`].
+    #[must_use]
+    pub fn downstream_key(&self, label: &str) -> String {
+        self.ticket.downstream_key(label)
+    }
+
+    /// The claim as plain data, for work that ends in another task, thread or process. This handle stays
+    /// usable.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        self.held.is_seen_to();
+        self.ticket.clone()
+    }
+
+    /// Turns the claim into plain data.
+    #[must_use]
+    pub fn into_ticket(self) -> Ticket {
+        self.held.is_seen_to();
+        self.ticket
+    }
+
+    /// As [`Claim::renew`].
+    ///
+    /// If the future is dropped, the claim stays usable, and may have been renewed.
+    ///
+    /// # Errors
+    /// As [`Claim::renew`]; [`Error::Unavailable`], too, if the runtime is shutting down: it was not renewed.
+    pub async fn renew(&mut self) -> Result<(), Error> {
+        self.extend(Claim::renew).await
+    }
+
+    /// As [`Claim::save_checkpoint`].
+    ///
+    /// If the future is dropped, the claim stays usable, and the checkpoint may have been saved. It is never
+    /// saved after one that is given later.
+    ///
+    /// # Errors
+    /// As [`Claim::save_checkpoint`]; [`Error::Unavailable`], too, if the runtime is shutting down: it was not
+    /// saved.
+    pub async fn save_checkpoint(&mut self, bytes: impl IntoBytes) -> Result<(), Error> {
+        let bytes = bytes.into_bytes();
+        self.extend(move |claim| claim.save_checkpoint(bytes)).await
+    }
+
+    async fn extend(
+        &mut self,
+        extend: impl FnOnce(&mut Claim) -> Result<(), Error> + Send + 'static,
+    ) -> Result<(), Error> {
+        let (held, number) = self.next_call();
+        let extended = self.pool.call(move || {
+            held.with(number, |claim| {
+                let extended = extend(claim);
+                (extended, claim.lease_until(), claim.checkpoint().cloned())
+            })
+        });
+        let (extended, lease_until, checkpoint) = extended.await??;
+        (self.lease_until, self.checkpoint) = (lease_until, checkpoint);
+        extended
+    }
+
+    /// As [`Claim::complete`]: records `reply`, and gives what stands.
+    ///
+    /// Once the future has been polled, the reply is recorded whether or not anybody waits for it.
+    ///
+    /// # Errors
+    /// As [`Claim::complete`], with the claim and the reply; [`Error::Unavailable`], too, if the runtime is
+    /// shutting down: nothing was recorded, and the record stays under its lease.
+    pub async fn complete(self, reply: impl Into<Reply>) -> Result<Completed, CompleteError<Self>> {
+        self.complete_by(reply.into(), Claim::complete).await
+    }
+
+    /// As [`complete`](Self::complete), for a reply with a retention of its own; see [`Claim::complete_for`].
+    ///
+    /// # Errors
+    /// As [`complete`](Self::complete), and [`Error::Retention`] if `retention` is zero or longer than 36,525
+    /// days: nothing was recorded, and the claim stands.
+    pub async fn complete_for(
+        self,
+        retention: Duration,
+        reply: impl Into<Reply>,
+    ) -> Result<Completed, CompleteError<Self>> {
+        self.complete_by(reply.into(), move |claim, reply| claim.complete_for(retention, reply)).await
+    }
+
+    async fn complete_by(
+        mut self,
+        reply: Reply,
+        complete: impl FnOnce(Claim, Reply) -> Result<Completed, CompleteError> + Send + 'static,
+    ) -> Result<Completed, CompleteError<Self>> {
+        let (held, number) = self.next_call();
+        // Shared with what is recorded, not copied.
+        let unrecorded = reply.clone();
+        let completed = self.pool.call(move || {
+            complete(held.take(number)?, reply).map_err(|failed| {
+                let (error, claim, _reply) = failed.into_parts();
+                held.put_back(claim);
+                error
+            })
+        });
+        match completed.await {
+            Ok(Ok(completed)) => Ok(completed),
+            Ok(Err(error)) | Err(error) => Err(CompleteError::new(error, self, unrecorded)),
+        }
+    }
+
+    /// As [`Claim::release`]: this attempt certainly had no effect.
+    ///
+    /// Once the future has been polled, the claim is released whether or not anybody waits for it.
+    ///
+    /// # Errors
+    /// As [`Claim::release`]; [`Error::Unavailable`], too, if the runtime is shutting down: the claim stands
+    /// until its lease is over.
+    pub async fn release(self) -> Result<(), Error> {
+        self.end(Claim::release).await?
+    }
+
+    /// As [`Claim::abandon`]: the work stops, and its effect may have happened.
+    ///
+    /// Once the future has been polled, the claim is abandoned whether or not anybody waits for it.
+    ///
+    /// # Errors
+    /// As [`release`](Self::release).
+    pub async fn abandon(self) -> Result<(), Error> {
+        self.end(Claim::abandon).await?
+    }
+
+    /// Ends the claim by `end`, on the pool.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the runtime is shutting down: `end` was dropped, and not called.
+    pub(super) async fn end<T: Send + 'static>(
+        mut self,
+        end: impl FnOnce(Claim) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let (held, number) = self.next_call();
+        self.pool.call(move || Ok(end(held.take(number)?))).await?
+    }
+
+    /// Where the next call finds the claim, and its number.
+    fn next_call(&mut self) -> (Arc<Held>, u64) {
+        self.calls = self.calls.saturating_add(1);
+        (Arc::clone(&self.held), self.calls)
+    }
+}
+
+impl fmt::Debug for AsyncClaim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncClaim")
+            .field("ticket", &self.ticket)
+            .field("checkpoint", &self.checkpoint.as_ref().map(Unshown))
+            .field("lease_until", &self.lease_until)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,81 @@
+//! The claim inside of an [`AsyncClaim`](super::AsyncClaim): [`Held`].
+
+use crate::claim::Claim;
+use crate::error::{BackendError, Error};
+use crate::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A claim where the pool's threads find it, one call at a time. A call whose future was dropped may be at
+/// work on it, or not have begun yet, when its owner makes the next one.
+#[derive(Debug)]
+pub(super) struct Held {
+    state: Mutex<State>,
+    is_seen_to: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    /// None while a call is ending it, and once it has ended.
+    claim: Option<Claim>,
+    newest_call: u64,
+}
+
+impl Held {
+    pub(super) fn new(claim: Claim) -> Self {
+        let state = State { claim: Some(claim), newest_call: 0 };
+        Self { state: Mutex::new(state), is_seen_to: AtomicBool::new(false) }
+    }
+
+    /// Whoever has the claim's ticket will end it. Does not wait for a call that is at work.
+    pub(super) fn is_seen_to(&self) {
+        self.is_seen_to.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the owner's call of this `number` use the claim.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if a later call has come first. Then nobody waits for this one, and it must not
+    /// be done any more: an old checkpoint would replace a newer one.
+    pub(super) fn with<T>(&self, number: u64, call: impl FnOnce(&mut Claim) -> T) -> Result<T, Error> {
+        let mut state = self.state.lock();
+        match &mut *state {
+            State { claim: Some(claim), newest_call } if *newest_call < number => {
+                *newest_call = number;
+                Ok(call(claim))
+            }
+            _ => Err(BackendError::unavailable().into()),
+        }
+    }
+
+    /// Takes the claim out, for the owner's call of this `number`, which ends it.
+    ///
+    /// # Errors
+    /// As [`with`](Self::with).
+    pub(super) fn take(&self, number: u64) -> Result<Claim, Error> {
+        let mut state = self.state.lock();
+        let claim = state.claim.take().ok_or_else(BackendError::unavailable)?;
+        state.newest_call = number;
+        self.mark(&claim);
+        Ok(claim)
+    }
+
+    /// Puts back a claim that could not be ended.
+    pub(super) fn put_back(&self, claim: Claim) {
+        self.state.lock().claim = Some(claim);
+    }
+
+    /// The claim's own mark stands behind the lock, so it is made once that is certainly free.
+    fn mark(&self, claim: &Claim) {
+        if self.is_seen_to.load(Ordering::Relaxed) {
+            claim.is_seen_to();
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(claim) = &self.state.lock().claim {
+            self.mark(claim);
+        }
+    }
+}
