@@ -1,4 +1,54 @@
 //! The store for tasks of a tokio runtime (feature `tokio`): [`AsyncStore`].
+//!
+//! The engine itself blocks its thread: on a lock, on the disk, on whoever else writes to the file. A task
+//! must not, so an [`AsyncStore`] has each call made on a thread of the runtime's blocking pool
+//! ([`spawn_blocking`](tokio::task::spawn_blocking)), and the task waits for the answer. Nothing else is
+//! different: what a call means, and what is true after its error, is said at the [`IdempotencyStore`]'s
+//! method of the same name.
+//!
+//! # Which one to use
+//! | the caller is | use |
+//! | --- | --- |
+//! | a task that must not block | [`AsyncStore`] |
+//! | a task whose work blocks itself, or shares a transaction with the store (`atomically`) | [`AsyncStore::call`], with the blocking store inside |
+//! | a thread, a batch job, a test | [`IdempotencyStore`] |
+//!
+//! Getters, [`AsyncClaim::ticket`] and [`IdempotencyStore::metrics`] do not block. A store in memory answers
+//! sooner than the pool takes over, and its calls may as well be made on [`AsyncStore::store`] in the task
+//! itself; those that wait (`claim_or_wait`) and those that run work (`run`) may not.
+//!
+//! # The pool
+//! It has at most 512 threads by default
+//! ([`max_blocking_threads`](tokio::runtime::Builder::max_blocking_threads)), for all that blocks in the
+//! runtime. A call has one of them until the store has answered, and the store answers as slowly as its file:
+//! those who write to one SQLite file wait in line, and behind another process for the busy timeout at the
+//! most. So a store that is slow takes threads from everybody else, and once all are taken, calls wait in a
+//! queue that has no bound. Bound the requests that a server works on at a time, or give the store a runtime
+//! of its own: tasks of any runtime may use it. [`claim_or_wait`](AsyncStore::claim_or_wait) has no thread
+//! while it pauses; the runtime must be running meanwhile, and have timers.
+//!
+//! # What a dropped future leaves
+//! A future may be dropped wherever it waits: by a timeout, a `select`, an aborted task, a client that hangs
+//! up. Before it is first polled, nothing has been done. After that:
+//!
+//! | the future of | dropped while its call waits for a thread | dropped while its call is made, or just after |
+//! | --- | --- | --- |
+//! | `try_claim`, `claim_or_wait`, `try_claim_many`, and `run` before its work | nothing is claimed | a claim that was granted is given back: its work has not begun. A first attempt is released, a takeover is abandoned |
+//! | `run`, while its work runs | | the claim stands until its lease ends, as after a crash: the effect may have happened. Then it is taken over |
+//! | `run`, once its work has ended | the claim is ended as the work said | the claim is ended as the work said |
+//! | `complete`, `complete_for`, `release`, `abandon` | it is done | it is done |
+//! | `renew`, `save_checkpoint` | it is done, unless the claim's next call comes first; the claim stays with its owner | it is done; the claim stays with its owner |
+//! | `resume`, `lookup` | | nothing has changed |
+//! | `forget`, `sweep`, `sweep_all`, `call` | it is done | it is done |
+//!
+//! So a completion is not lost once it was asked for, and a claim whose work has begun is never given back.
+//! But what the work itself does not finish stays unfinished: to have an operation run to its end although
+//! the client hangs up, give it a task of its own, as the example of [`AsyncStore::run`] does.
+//!
+//! When the runtime shuts down, calls that are being made are still made. Those that wait for a thread are
+//! not, and fail as [`Error::Unavailable`]; a claim that nobody could be given, or that could not be given
+//! back, stands until its lease ends. A call that panics (a backend's, or what was given to
+//! [`AsyncStore::call`]) panics in the task that waits for it.
 
 mod claim;
 mod held;
@@ -27,14 +77,42 @@ use std::fmt;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// An [`IdempotencyStore`] whose calls are made on a tokio runtime's blocking pool. Cheap to clone.
+/// An [`IdempotencyStore`] whose calls are made on the blocking pool of a tokio runtime, and waited for.
+/// Cheap to clone and to share between tasks.
+///
+/// ```
+/// use idempotency::{AsyncStore, ClaimOutcome, IdempotencyStore, StoredResponse};
+/// # use idempotency::{Error, Fingerprint, IdempotencyKey, Scope};
+/// use tokio::runtime::Handle;
+/// # async fn example() -> Result<(), Error> {
+/// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+/// # let fingerprint = Fingerprint::of_request("POST", "/payments", "", br#"{"amount": 500}"#);
+///
+/// let store = AsyncStore::new(IdempotencyStore::in_memory(), Handle::current());
+/// match store.try_claim(&scope, &key, &fingerprint).await? {
+///     ClaimOutcome::Claimed(claim) => {
+///         // charge the card, with `claim.downstream_key("charge")` as the provider's idempotency key
+///         let done = claim.complete(StoredResponse::new(201).with_body(r#"{"id": "pay_1"}"#)).await?;
+///         assert_eq!(done.reply.response().map(|r| r.status()), Some(201)); // what to send
+///     }
+///     ClaimOutcome::Completed(done) => drop(done.reply),              // send it again
+///     ClaimOutcome::InProgress(running) => drop(running.retry_after), // 409
+///     ClaimOutcome::FingerprintMismatch(_) => {}                      // 422
+/// }
+/// # assert_eq!(store.store().metrics().completions, 1);
+/// # Ok(())
+/// # }
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(example())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct AsyncStore<B: Backend> {
     store: IdempotencyStore<B>,
     pool: Pool,
 }
 
 impl<B: Backend> AsyncStore<B> {
-    /// `store`, for tasks of any runtime; its calls block threads of `runtime`.
+    /// `store`, for tasks of any runtime. Its calls are made on the blocking pool of `runtime`, which this
+    /// does not keep running.
     #[must_use]
     pub const fn new(store: IdempotencyStore<B>, runtime: Handle) -> Self {
         Self { store, pool: Pool::new(runtime) }
@@ -60,10 +138,12 @@ impl<B: Backend> AsyncStore<B> {
         self.store.policy()
     }
 
-    /// As [`IdempotencyStore::try_claim`].
+    /// Asks to run the operation `key` of `scope`; see [`IdempotencyStore::try_claim`].
+    ///
+    /// If the future is dropped, a claim that was granted meanwhile is given back.
     ///
     /// # Errors
-    /// As [`IdempotencyStore::try_claim`]; [`Error::Unavailable`], too, if the runtime is shutting down.
+    /// As [`IdempotencyStore::try_claim`], and as [`call`](Self::call).
     pub async fn try_claim(
         &self,
         scope: &Scope,
@@ -74,14 +154,15 @@ impl<B: Backend> AsyncStore<B> {
         self.claim_one(move |store| store.try_claim(&scope, &key, &fingerprint)).await
     }
 
-    /// As [`IdempotencyStore::claim_or_wait`]: waits while somebody else is running the operation, for at most
-    /// `max_wait`. It holds no thread while it pauses between two looks.
+    /// As [`try_claim`](Self::try_claim), but waits while somebody else is running the operation, for at most
+    /// `max_wait`; see [`IdempotencyStore::claim_or_wait`]. No thread is held between two looks at the
+    /// record.
     ///
     /// # Errors
     /// As [`try_claim`](Self::try_claim); the first error ends the waiting.
     ///
     /// # Panics
-    /// If it has to wait and the runtime has no timers
+    /// If it has to wait, and the runtime was built without timers
     /// ([`enable_time`](tokio::runtime::Builder::enable_time)).
     pub async fn claim_or_wait(
         &self,
@@ -100,7 +181,9 @@ impl<B: Backend> AsyncStore<B> {
         Ok(outcome)
     }
 
-    /// As [`IdempotencyStore::try_claim_many`].
+    /// Asks for many operations at once; see [`IdempotencyStore::try_claim_many`].
+    ///
+    /// If the future is dropped, all that was granted meanwhile is given back.
     ///
     /// # Errors
     /// Each answer has its own, as [`try_claim`](Self::try_claim); one that fails does not undo the others.
@@ -141,7 +224,7 @@ impl<B: Backend> AsyncStore<B> {
     /// Completes the claim that `ticket` stands for; see [`IdempotencyStore::complete`].
     ///
     /// # Errors
-    /// As [`IdempotencyStore::complete`].
+    /// As [`IdempotencyStore::complete`], and as [`call`](Self::call).
     pub async fn complete(&self, ticket: &Ticket, reply: impl Into<Reply>) -> Result<Completed, Error> {
         let (ticket, reply) = (ticket.clone(), reply.into());
         self.call(move |store| store.complete(&ticket, reply)).await?
@@ -150,7 +233,7 @@ impl<B: Backend> AsyncStore<B> {
     /// Releases the claim that `ticket` stands for; see [`IdempotencyStore::release`].
     ///
     /// # Errors
-    /// As [`IdempotencyStore::release`].
+    /// As [`IdempotencyStore::release`], and as [`call`](Self::call).
     pub async fn release(&self, ticket: &Ticket) -> Result<(), Error> {
         let ticket = ticket.clone();
         self.call(move |store| store.release(&ticket)).await?
@@ -159,7 +242,7 @@ impl<B: Backend> AsyncStore<B> {
     /// Abandons the claim that `ticket` stands for; see [`IdempotencyStore::abandon`].
     ///
     /// # Errors
-    /// As [`IdempotencyStore::abandon`].
+    /// As [`IdempotencyStore::abandon`], and as [`call`](Self::call).
     pub async fn abandon(&self, ticket: &Ticket) -> Result<(), Error> {
         let ticket = ticket.clone();
         self.call(move |store| store.abandon(&ticket)).await?
@@ -168,7 +251,7 @@ impl<B: Backend> AsyncStore<B> {
     /// Turns `ticket` into a claim again; see [`IdempotencyStore::resume`].
     ///
     /// # Errors
-    /// As [`IdempotencyStore::resume`].
+    /// As [`IdempotencyStore::resume`], and as [`call`](Self::call).
     pub async fn resume(&self, ticket: Ticket) -> Result<AsyncClaim, Error> {
         let claim = self.call(move |store| store.resume(ticket)).await??;
         Ok(AsyncClaim::new(claim, self.pool.clone()))
@@ -177,7 +260,7 @@ impl<B: Backend> AsyncStore<B> {
     /// The record of `key` within `scope`; see [`IdempotencyStore::lookup`].
     ///
     /// # Errors
-    /// As [`IdempotencyStore::lookup`].
+    /// As [`IdempotencyStore::lookup`], and as [`call`](Self::call).
     pub async fn lookup(&self, scope: &Scope, key: &IdempotencyKey) -> Result<Option<Record>, Error> {
         let (scope, key) = (scope.clone(), key.clone());
         self.call(move |store| store.lookup(&scope, &key)).await?
@@ -186,7 +269,7 @@ impl<B: Backend> AsyncStore<B> {
     /// Deletes the record of `key` within `scope`, whoever owns it; see [`IdempotencyStore::forget`].
     ///
     /// # Errors
-    /// As [`IdempotencyStore::forget`].
+    /// As [`IdempotencyStore::forget`], and as [`call`](Self::call).
     pub async fn forget(&self, scope: &Scope, key: &IdempotencyKey) -> Result<bool, Error> {
         let (scope, key) = (scope.clone(), key.clone());
         self.call(move |store| store.forget(&scope, &key)).await?
@@ -195,7 +278,7 @@ impl<B: Backend> AsyncStore<B> {
     /// Deletes at most `limit` expired records; see [`IdempotencyStore::sweep`].
     ///
     /// # Errors
-    /// As [`IdempotencyStore::sweep`].
+    /// As [`IdempotencyStore::sweep`], and as [`call`](Self::call).
     pub async fn sweep(&self, limit: usize) -> Result<Swept, Error> {
         self.call(move |store| store.sweep(limit)).await?
     }
@@ -203,21 +286,44 @@ impl<B: Backend> AsyncStore<B> {
     /// Deletes expired records until there are no more; see [`IdempotencyStore::sweep_all`].
     ///
     /// # Errors
-    /// As [`IdempotencyStore::sweep_all`].
+    /// As [`IdempotencyStore::sweep_all`], and as [`call`](Self::call).
     pub async fn sweep_all(&self) -> Result<Swept, Error> {
         self.call(IdempotencyStore::sweep_all).await?
     }
 
-    /// Calls `f` with the store on the pool: for whatever else blocks. It runs to its end even if the future is dropped.
+    /// Has `work` done with the store itself, on the pool: for whatever else blocks. It is done even if the
+    /// future is dropped.
+    ///
+    /// ```
+    /// # use idempotency::*;
+    /// # #[cfg(feature = "sqlite")]
+    /// # async fn example(
+    /// #     store: AsyncStore<SqliteBackend>,
+    /// #     (scope, key, fingerprint): (Scope, IdempotencyKey, Fingerprint),
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let ran = store.call(move |store| {
+    ///     store.atomically(&scope, &key, &fingerprint, |transaction| {
+    ///         transaction.execute("INSERT INTO orders (amount) VALUES (?1)", [500])?;
+    ///         Ok::<_, rusqlite::Error>(Reply::Marker)
+    ///     })
+    /// });
+    /// let _reply = ran.await??.reply();
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Unavailable`]: the runtime is shutting down, and `f` was not called.
+    /// - [`Error::Unavailable`]: the runtime is shutting down, and `work` was not begun.
+    /// - [`Error::Indefinite`]: the system had no thread for the pool. `work` is done once it has.
+    ///
+    /// # Panics
+    /// If `work` does.
     pub async fn call<T: Send + 'static>(
         &self,
-        f: impl FnOnce(&IdempotencyStore<B>) -> T + Send + 'static,
+        work: impl FnOnce(&IdempotencyStore<B>) -> T + Send + 'static,
     ) -> Result<T, Error> {
         let store = self.store.clone();
-        self.pool.call(move || f(&store)).await
+        self.pool.call(move || work(&store)).await
     }
 }
 

@@ -107,24 +107,23 @@ impl AsyncClaim {
         self.ticket
     }
 
-    /// As [`Claim::renew`].
+    /// Stands for one more lease from now; see [`Claim::renew`].
     ///
     /// If the future is dropped, the claim stays usable, and may have been renewed.
     ///
     /// # Errors
-    /// As [`Claim::renew`]; [`Error::Unavailable`], too, if the runtime is shutting down: it was not renewed.
+    /// As [`Claim::renew`], and as [`AsyncStore::call`](super::AsyncStore::call).
     pub async fn renew(&mut self) -> Result<(), Error> {
         self.extend(Claim::renew).await
     }
 
-    /// As [`Claim::save_checkpoint`].
+    /// Saves `bytes` for whoever takes over, and renews; see [`Claim::save_checkpoint`].
     ///
     /// If the future is dropped, the claim stays usable, and the checkpoint may have been saved. It is never
     /// saved after one that is given later.
     ///
     /// # Errors
-    /// As [`Claim::save_checkpoint`]; [`Error::Unavailable`], too, if the runtime is shutting down: it was not
-    /// saved.
+    /// As [`Claim::save_checkpoint`], and as [`AsyncStore::call`](super::AsyncStore::call).
     pub async fn save_checkpoint(&mut self, bytes: impl IntoBytes) -> Result<(), Error> {
         let bytes = bytes.into_bytes();
         self.extend(move |claim| claim.save_checkpoint(bytes)).await
@@ -146,13 +145,13 @@ impl AsyncClaim {
         extended
     }
 
-    /// As [`Claim::complete`]: records `reply`, and gives what stands.
+    /// Records what the operation came to, ends the claim, and gives what stands; see [`Claim::complete`].
     ///
     /// Once the future has been polled, the reply is recorded whether or not anybody waits for it.
     ///
     /// # Errors
-    /// As [`Claim::complete`], with the claim and the reply; [`Error::Unavailable`], too, if the runtime is
-    /// shutting down: nothing was recorded, and the record stays under its lease.
+    /// As [`Claim::complete`], and as [`AsyncStore::call`](super::AsyncStore::call), with the claim and the
+    /// reply. The record stays under its lease.
     pub async fn complete(self, reply: impl Into<Reply>) -> Result<Completed, CompleteError<Self>> {
         self.complete_by(reply.into(), Claim::complete).await
     }
@@ -191,18 +190,17 @@ impl AsyncClaim {
         }
     }
 
-    /// As [`Claim::release`]: this attempt certainly had no effect.
+    /// Ends the claim: this attempt certainly had no effect; see [`Claim::release`].
     ///
     /// Once the future has been polled, the claim is released whether or not anybody waits for it.
     ///
     /// # Errors
-    /// As [`Claim::release`]; [`Error::Unavailable`], too, if the runtime is shutting down: the claim stands
-    /// until its lease is over.
+    /// As [`Claim::release`], and as [`AsyncStore::call`](super::AsyncStore::call).
     pub async fn release(self) -> Result<(), Error> {
         self.end(Claim::release).await?
     }
 
-    /// As [`Claim::abandon`]: the work stops, and its effect may have happened.
+    /// Ends the lease: the work stops, and its effect may have happened; see [`Claim::abandon`].
     ///
     /// Once the future has been polled, the claim is abandoned whether or not anybody waits for it.
     ///

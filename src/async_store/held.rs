@@ -35,16 +35,9 @@ impl Held {
     ///
     /// # Errors
     /// [`Error::Unavailable`] if a later call has come first. Then nobody waits for this one, and it must not
-    /// be done any more: an old checkpoint would replace a newer one.
+    /// be made any more: an old checkpoint would replace a newer one.
     pub(super) fn with<T>(&self, number: u64, call: impl FnOnce(&mut Claim) -> T) -> Result<T, Error> {
-        let mut state = self.state.lock();
-        match &mut *state {
-            State { claim: Some(claim), newest_call } if *newest_call < number => {
-                *newest_call = number;
-                Ok(call(claim))
-            }
-            _ => Err(BackendError::unavailable().into()),
-        }
+        self.turn(number, |claim| claim.as_mut().map(call))
     }
 
     /// Takes the claim out, for the owner's call of this `number`, which ends it.
@@ -52,11 +45,17 @@ impl Held {
     /// # Errors
     /// As [`with`](Self::with).
     pub(super) fn take(&self, number: u64) -> Result<Claim, Error> {
-        let mut state = self.state.lock();
-        let claim = state.claim.take().ok_or_else(BackendError::unavailable)?;
-        state.newest_call = number;
+        let claim = self.turn(number, Option::take)?;
         self.mark(&claim);
         Ok(claim)
+    }
+
+    fn turn<T>(&self, number: u64, call: impl FnOnce(&mut Option<Claim>) -> Option<T>) -> Result<T, Error> {
+        let mut state = self.state.lock();
+        let is_newest = number > state.newest_call;
+        state.newest_call = state.newest_call.max(number);
+        let given = if is_newest { call(&mut state.claim) } else { None };
+        given.ok_or_else(|| BackendError::unavailable().into())
     }
 
     /// Puts back a claim that could not be ended.

@@ -18,11 +18,45 @@ use std::sync::Arc;
 use std::task::Poll;
 
 impl<B: Backend> AsyncStore<B> {
-    /// Runs `work` if the operation is the caller's to run, and ends the claim by what it gives, as
-    /// [`IdempotencyStore::run`](crate::IdempotencyStore::run) does; its table says what becomes of the claim.
+    /// Runs `work` if the operation is the caller's to run, and ends the claim by what it gives; see
+    /// [`IdempotencyStore::run`](crate::IdempotencyStore::run). A panic of the work abandons the claim, and
+    /// then goes on.
+    ///
+    /// If the future is dropped while the work runs, the claim stands until its lease ends: nobody knows what
+    /// the work had done by then. So give it a task of its own where a client may hang up:
+    ///
+    /// ```
+    /// use idempotency::{AsyncClaim, AsyncStore, IdempotencyStore, Ran, Reply, StoredResponse};
+    /// # use idempotency::{Error, Fingerprint, IdempotencyKey, Scope};
+    /// # use tokio::runtime::{Builder, Handle};
+    /// # async fn charge(provider_key: &str) -> std::io::Result<String> { Ok(provider_key.to_owned()) }
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let store = AsyncStore::new(IdempotencyStore::in_memory(), Handle::current());
+    /// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+    /// # let fingerprint = Fingerprint::builder().field("amount", "500").finish();
+    ///
+    /// let paid = tokio::spawn(async move {
+    ///     let pay = async |claim: &mut AsyncClaim| -> std::io::Result<Reply> {
+    ///         let charged = charge(&claim.downstream_key("charge")).await?;
+    ///         Ok(StoredResponse::new(201).with_body(charged).into())
+    ///     };
+    ///     store.run(&scope, &key, &fingerprint, pay).await
+    /// });
+    /// let ran = paid.await??; // whoever waits for it may go away
+    /// assert!(matches!(ran, Ran::Executed(_)));
+    /// # Ok(())
+    /// # }
+    /// # Builder::new_current_thread().build()?.block_on(example())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`IdempotencyStore::run`](crate::IdempotencyStore::run).
+    /// As [`IdempotencyStore::run`](crate::IdempotencyStore::run). If the runtime is shutting down:
+    /// [`RunError::Store`] with [`Error::Unavailable`](crate::Error::Unavailable) before the work was run;
+    /// afterwards the work's own error, or [`RunError::NotRecorded`], and the record stands under its lease.
+    ///
+    /// # Panics
+    /// If `work` does.
     pub async fn run<E: Send + 'static>(
         &self,
         scope: &Scope,
