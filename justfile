@@ -39,6 +39,14 @@ planted:
     RUSTFLAGS="--cfg idempotency_planted -D warnings" \
         cargo test --locked --target-dir target/planted --test agreement -- --nocapture mutants::
 
+# Not part of `cargo-test`, which must not build a runtime.
+#
+# The store for tasks: its tests and its examples, on tokio itself.
+async-test:
+    cargo test --locked --features tokio --lib async_store
+    cargo test --locked --features tokio --test tokio
+    cargo test --locked --features tokio --doc async_store
+
 # The documentation with all features; a warning fails, so every link leads somewhere.
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
@@ -50,11 +58,24 @@ doc:
 deny:
     cargo deny --locked check bans licenses sources
 
+# cargo-deny looks at the tree with all features, where tokio may be. An error of `cargo tree` says that it knows no such package.
+#
+# Checks that a runtime comes in by the feature `tokio` only: not by default, and not for the tests.
+tree:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    of_tokio=(cargo tree --locked --edges all --target all --invert tokio)
+    "${of_tokio[@]}" --features tokio
+    if output=$("${of_tokio[@]}" 2>&1) || ! grep --quiet "did not match any packages" <<<"$output"; then
+        echo "the default tree has tokio, or can't be looked at: $output"
+        exit 1
+    fi
+
 # `sqlite` without `bundled` is checked, not linked: it needs the system's SQLite only then.
 #
 # Lints the library with each combination of its features; a warning fails.
 features:
-    for features in "" sqlite bundled serde testing serde,testing sqlite,serde,testing; do \
+    for features in "" sqlite bundled serde testing tokio serde,testing sqlite,serde,testing; do \
         echo "features: ${features:-none}"; \
         cargo clippy --locked --quiet --lib --no-default-features --features "$features" -- -D warnings; \
     done
@@ -137,7 +158,7 @@ ci:
     #!/usr/bin/env bash
     set -euo pipefail
     passed=0
-    for step in format clippy cargo-test loom planted doc deny features system-sqlite fuzz-build bench-test kill-loop fresh-clone; do
+    for step in format clippy cargo-test async-test loom planted doc deny tree features system-sqlite fuzz-build bench-test kill-loop fresh-clone; do
         echo "=== $step"
         start=$SECONDS
         {{ just_executable() }} "$step"

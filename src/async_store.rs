@@ -45,10 +45,12 @@
 //! But what the work itself does not finish stays unfinished: to have an operation run to its end although
 //! the client hangs up, give it a task of its own, as the example of [`AsyncStore::run`] does.
 //!
-//! When the runtime shuts down, calls that are being made are still made. Those that wait for a thread are
-//! not, and fail as [`Error::Unavailable`]; a claim that nobody could be given, or that could not be given
-//! back, stands until its lease ends. A call that panics (a backend's, or what was given to
-//! [`AsyncStore::call`]) panics in the task that waits for it.
+//! When the runtime shuts down, calls that are being made are made to their end. Those that still wait for a
+//! thread are made, too, or fail as [`Error::Unavailable`], and then nothing was done. A claim that could not
+//! be given back stands until its lease ends.
+//!
+//! A call that panics, in the backend or in what was given to [`AsyncStore::call`], panics in the task that
+//! waits for it.
 
 mod claim;
 mod held;

@@ -78,3 +78,61 @@ impl Drop for Held {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::ClaimOutcome;
+    use crate::fingerprint::Fingerprint;
+    use crate::key::{IdempotencyKey, Scope};
+    use crate::store::{IdempotencyStore, MemoryStore};
+
+    fn held() -> Result<(MemoryStore, Held), Error> {
+        let store = IdempotencyStore::in_memory();
+        let (scope, key) = (Scope::new("tenant")?, IdempotencyKey::new("k")?);
+        match store.try_claim(&scope, &key, &Fingerprint::builder().finish())? {
+            ClaimOutcome::Claimed(claim) => Ok((store, Held::new(claim))),
+            _ => Err(Error::wrong_answer()),
+        }
+    }
+
+    #[test]
+    fn a_call_that_comes_after_a_later_one_is_not_made() -> Result<(), Error> {
+        let (store, held) = held()?;
+        held.with(2, |claim| claim.save_checkpoint("new"))??;
+        let late = held.with(1, |claim| claim.save_checkpoint("old"));
+        assert!(matches!(late, Err(Error::Unavailable(_))), "{late:?}");
+        assert!(matches!(held.take(1), Err(Error::Unavailable(_))));
+        let claim = held.take(3)?;
+        assert_eq!(claim.checkpoint().map(|saved| &saved[..]), Some(&b"new"[..]));
+        assert_eq!(store.metrics().checkpoints, 1);
+        Ok(())
+    }
+
+    #[test]
+    fn a_claim_that_was_put_back_can_be_taken_by_a_later_call_only() -> Result<(), Error> {
+        let (_store, held) = held()?;
+        let claim = held.take(2)?;
+        assert!(held.with(3, |_| ()).is_err(), "used while it was being ended");
+        held.put_back(claim);
+        assert!(held.take(1).is_err() && held.take(2).is_err());
+        assert!(held.take(4).is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn a_claim_is_counted_as_dropped_unless_somebody_has_seen_to_it() -> Result<(), Error> {
+        for (is_seen_to, is_taken, counted) in
+            [(false, false, 1), (true, false, 0), (false, true, 1), (true, true, 0)]
+        {
+            let (store, held) = held()?;
+            if is_seen_to {
+                held.is_seen_to();
+            }
+            drop(is_taken.then(|| held.take(1)));
+            drop(held);
+            assert_eq!(store.metrics().dropped_unfinished, counted, "{is_seen_to}, {is_taken}");
+        }
+        Ok(())
+    }
+}

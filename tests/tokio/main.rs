@@ -1,27 +1,20 @@
-//! The store for tasks of a tokio runtime. The runtime is tokio's smallest; its blocking pool has real threads.
+//! The store for tasks of a tokio runtime: what a dropped future, a panic and a shutdown leave, at each place
+//! where a future waits. `tests/README.md` says which test covers which case.
+//!
+//! The runtime is the smallest that there is, with the dependency's own features; the threads of its pool are
+//! real.
 
-use idempotency::{AsyncClaim, AsyncStore, CompleteError, IdempotencyStore, Ran, Reply};
-use std::error::Error as StdError;
-use tokio::runtime::Builder;
+#[expect(dead_code, reason = "shared by test files that use different parts of it")]
+#[path = "../common/mod.rs"]
+mod common;
 
-#[test]
-fn smoke() {
-    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
-    let store = AsyncStore::new(IdempotencyStore::in_memory(), runtime.handle().clone());
-    let scope = idempotency::Scope::new("s").unwrap();
-    let key = idempotency::IdempotencyKey::new("k").unwrap();
-    let fingerprint = idempotency::Fingerprint::builder().finish();
-    let text = String::from("job");
-    let ran = runtime.block_on(runtime.spawn(async move {
-        store
-            .run(&scope, &key, &fingerprint, async |claim: &mut AsyncClaim| {
-                claim.renew().await?;
-                claim.save_checkpoint(&text).await?;
-                Ok::<_, idempotency::Error>(Reply::Reference(text.clone()))
-            })
-            .await
-    }));
-    assert!(matches!(ran, Ok(Ok(Ran::Executed(_)))), "{ran:?}");
-    fn is_error<T: StdError + Send + Sync + 'static>() {}
-    is_error::<CompleteError<AsyncClaim>>();
-}
+mod bench;
+mod cases;
+mod endings;
+mod extensions;
+mod gate;
+mod panics;
+mod shutdown;
+mod tasks;
+mod undelivered;
+mod work;
