@@ -74,6 +74,7 @@ mod answer;
 #[cfg(feature = "tokio")]
 pub mod async_store;
 pub mod backend;
+mod background;
 mod claim;
 mod error;
 mod fingerprint;
@@ -133,6 +134,7 @@ pub use rusqlite;
 #[cfg(feature = "sqlite")]
 pub use store::SqliteStore;
 pub use store::{DynStore, IdempotencyStore, MemoryStore};
+pub use sweeper::Sweeper;
 pub use time::{
     Clock, ClockOutOfRange, ManualClock, MonotonicClock, Period, PeriodError, SystemClock, Timestamp,
 };
@@ -152,6 +154,8 @@ struct ReadmeDoctests;
 mod guide_doctests {
     #[doc = include_str!("../docs/guide/calling-a-provider.md")]
     struct CallingAProvider;
+    #[doc = include_str!("../docs/guide/choosing.md")]
+    struct Choosing;
     #[doc = include_str!("../docs/guide/for-callers.md")]
     struct ForCallers;
     #[doc = include_str!("../docs/guide/http-handler.md")]

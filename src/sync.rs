@@ -39,3 +39,9 @@ mod imp {
 }
 
 pub(crate) use imp::*;
+
+/// Locks that can be waited on with a time-out, which loom does not have: `parking_lot`'s in every build, and
+/// not checked by loom.
+pub(crate) mod timed {
+    pub(crate) use parking_lot::{Condvar, Mutex};
+}

@@ -28,6 +28,7 @@ const LEVELS: &[Unit] = &[
     ("backend", 3),
     ("backend/memory", 4),
     ("backend/sqlite", 4),
+    ("background", 5),
     ("metrics", 5),
     ("observed", 5),
     ("shared", 5),

@@ -1,65 +1,18 @@
 //! Case 55: a store that was carried over a `fork`. The child's copy of the connection has the parent's file
 //! handles and none of its locks, so whatever it does to the file may destroy it.
 
-use crate::alone::{alarm, alone};
+use crate::alone::alone;
 use crate::common::{Answer, asks_for, key, scope};
+use crate::fork::{_exit, AS_IT_SHOULD_BE, Fork, PANICKED, fork, in_a_fork};
 use crate::{folder, open};
 use idempotency::{Claim, Error, Reply, SqliteOptions, SqliteStore, StoredResponse, Ticket};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-unsafe extern "C" {
-    fn fork() -> i32;
-    fn waitpid(process: i32, status: *mut i32, options: i32) -> i32;
-    fn _exit(status: i32) -> !;
-}
-
-/// Ends a child that waits for a lock which nobody gives back.
-const HANGS_AFTER_SECONDS: u32 = 60;
-
-/// A forked child of this process, which its starter waits for.
-#[must_use = "a child that is not waited for"]
-struct Fork(i32);
-
-impl Fork {
-    /// Runs `body` in a child, which ends with the number that it comes to.
-    fn start(body: impl FnOnce() -> u8) -> Self {
-        // SAFETY: no other thread of this process does anything (see `alone`), so the child may do what the
-        // parent may. It leaves by `_exit`, so that it neither unwinds into the harness nor runs what is to
-        // be run once at exit.
-        let process = unsafe { fork() };
-        assert!(process >= 0, "the process can't be forked");
-        if process == 0 {
-            // SAFETY: it takes a number and touches no memory of ours.
-            unsafe { alarm(HANGS_AFTER_SECONDS) };
-            let number = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(PANICKED);
-            // SAFETY: it does not return, and runs no code of ours.
-            unsafe { _exit(number.into()) }
-        }
-        Self(process)
-    }
-
-    fn wait(self) -> u8 {
-        let mut status = 0;
-        // SAFETY: `status` is there for the whole call, and the child is ours and not waited for by others.
-        let ended = unsafe { waitpid(self.0, &raw mut status, 0) };
-        assert_eq!(ended, self.0);
-        assert_eq!(status & 0x7f, 0, "the child was ended by a signal");
-        u8::try_from((status >> 8) & 0xff).expect("eight bits")
-    }
-}
-
-/// Runs `body` in a forked child and gives the number that it came to.
-fn in_a_fork(body: impl FnOnce() -> u8) -> u8 {
-    Fork::start(body).wait()
-}
-
-const AS_IT_SHOULD_BE: u8 = 0;
 #[cfg(target_os = "linux")]
 const TOUCHED_A_HANDLE: u8 = 253;
 const OPENED_AGAIN: u8 = 252;
-const PANICKED: u8 = 254;
 
 /// A transaction that is not the store's, for the methods that take one.
 fn with_a_transaction(work: impl FnOnce(&Transaction<'_>) -> Result<(), Error>) -> Result<(), Error> {

@@ -14,6 +14,8 @@ mod damage;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod failed_commits;
 #[cfg(unix)]
+mod fork;
+#[cfg(unix)]
 mod forks;
 mod full;
 mod full_inside;
@@ -26,6 +28,7 @@ mod opening;
 #[cfg(unix)]
 mod ordinary_user;
 mod snapshots;
+mod sweeping;
 mod trace;
 mod versions;
 
