@@ -2,15 +2,19 @@
 
 mod complete_error;
 mod ending;
+mod standing;
 mod ticket;
 mod unfinished;
 
 pub use self::complete_error::CompleteError;
 pub use self::ticket::Ticket;
 
-pub(crate) use self::ending::{check_reply, unexpected};
+#[cfg(feature = "sqlite")]
+pub(crate) use self::ending::check_reply;
+pub(crate) use self::ending::unexpected;
 
 use self::ending::check_len;
+use self::standing::Standing;
 use self::unfinished::Unfinished;
 
 use crate::error::Error;
@@ -24,7 +28,6 @@ use crate::policy::{MAX_CHECKPOINT_LEN, Terms};
 use crate::record::{FencingToken, Unshown};
 use crate::reply::Reply;
 use crate::shared::Shared;
-use crate::time::Timestamp;
 use crate::transition::{self, Command};
 use bytes::Bytes;
 use std::fmt;
@@ -41,16 +44,22 @@ use std::time::Duration;
 /// A claim whose lease is over is not lost by that: as long as nobody has taken over and the record has not
 /// expired, the token proves the claim, and renewing and completing succeed.
 ///
+/// Work that may outlast its lease renews it: by [`renew`](Self::renew) or
+/// [`save_checkpoint`](Self::save_checkpoint) between its steps, or, where a step may take longer than the lease,
+/// by [`keep_alive`](Self::keep_alive) once, before the work. A long lease does the same without a renewal, but
+/// after a crash everybody waits until it is over.
+///
 /// # Differences from a lock guard
 /// Dropping a `Claim` does no I/O and ends nothing. The lease runs on, as after a crash, and then the next
 /// claim takes over: what the work had called may still be in flight, so the key must not reopen while it
 /// might arrive. A lock guard that unlocks on drop would run the operation twice here.
 #[must_use = "dropping a claim ends nothing: complete, abandon or release it"]
 pub struct Claim {
+    // Before the store, which is not to wait for a renewal of this claim.
+    standing: Standing,
     store: Unfinished,
     ticket: Ticket,
     checkpoint: Option<Bytes>,
-    lease_until: Timestamp,
     max_reply_len: usize,
 }
 
@@ -65,10 +74,10 @@ impl Claim {
     ) -> Self {
         let ticket = Ticket::new(shared.backend().store_id(), id, fingerprint, terms, &grant);
         Self {
+            standing: Standing::granted(grant.lease_until),
             store: Unfinished::new(shared),
             ticket,
             checkpoint: grant.checkpoint,
-            lease_until: grant.lease_until,
             max_reply_len,
         }
     }
@@ -84,10 +93,10 @@ impl Claim {
         };
         let record = shared.failed(Operation::Read, ticket.id(), held.map_err(Error::ClaimLost))?;
         Ok(Self {
+            standing: Standing::found(record.lease_until),
             store: Unfinished::new(shared),
             ticket,
             checkpoint: record.checkpoint,
-            lease_until: record.lease_until,
             max_reply_len,
         })
     }
@@ -128,12 +137,6 @@ impl Claim {
         self.checkpoint.as_ref()
     }
 
-    /// Until when the claim stands unless it is renewed, as far as this handle knows.
-    #[must_use]
-    pub const fn lease_until(&self) -> Timestamp {
-        self.lease_until
-    }
-
     /// What to send to the next provider as its idempotency key; see [`Ticket::downstream_key`].
     #[must_use]
     pub fn downstream_key(&self, label: &str) -> String {
@@ -164,9 +167,10 @@ impl Claim {
         self.store.count(self.ticket.id(), event);
     }
 
-    /// Turns the claim into plain data.
+    /// Turns the claim into plain data. Nobody renews it any more.
     #[must_use]
     pub fn into_ticket(self) -> Ticket {
+        self.standing.end_renewing(&self.store);
         self.ticket()
     }
 
@@ -219,12 +223,13 @@ impl Claim {
     fn extend(&mut self, command: &Command) -> Result<(), Error> {
         match self.store.execute(self.ticket.id(), command)? {
             Outcome::Renewed { lease_until } => {
-                self.lease_until = lease_until;
+                self.standing.extend(lease_until);
                 Ok(())
             }
             other => {
                 let error = unexpected(&other);
                 self.store.is_seen_to_if_lost(&error);
+                self.standing.hear(&error);
                 Err(error)
             }
         }
@@ -240,7 +245,7 @@ impl Claim {
     /// [`Policy::is_failure`](crate::Policy::is_failure) before, and abandons or releases instead.
     ///
     /// # Errors
-    /// [`CompleteError`], with the claim and the reply:
+    /// [`CompleteError`], with the claim, which is not [kept alive](Self::keep_alive) any more, and the reply:
     /// - [`Error::ReplyTooLarge`], [`Error::HeadersTooLarge`]: nothing was recorded, and the claim stands;
     ///   complete with less.
     /// - [`Error::ClaimLost`]: nothing was recorded, and the claim is not its owner's any more; the effect
@@ -279,7 +284,8 @@ impl Claim {
         self.complete_within(retention, reply.into())
     }
 
-    fn complete_within(self, retention: Duration, reply: Reply) -> Result<Completed, CompleteError> {
+    fn complete_within(mut self, retention: Duration, reply: Reply) -> Result<Completed, CompleteError> {
+        self.standing.end_renewing(&self.store);
         match self.ticket.complete(&self.store, retention, reply, self.max_reply_len) {
             Ok(completed) => {
                 self.store.is_seen_to();
@@ -287,6 +293,7 @@ impl Claim {
             }
             Err((error, reply)) => {
                 self.store.is_seen_to_if_lost(&error);
+                self.standing.hear(&error);
                 Err(CompleteError::new(error, self, reply))
             }
         }
@@ -301,6 +308,7 @@ impl Claim {
     /// - Any other: it may or may not have ended if [`Error::is_indefinite`], else it stands until its lease
     ///   is over.
     pub fn release(self) -> Result<(), Error> {
+        self.standing.end_renewing(&self.store);
         self.store.is_seen_to();
         self.ticket.release(&self.store)
     }
@@ -313,6 +321,7 @@ impl Claim {
     /// As [`release`](Self::release). It costs no more than the rest of the lease: log it, and go on with
     /// what the work failed with.
     pub fn abandon(self) -> Result<(), Error> {
+        self.standing.end_renewing(&self.store);
         self.store.is_seen_to();
         self.ticket.abandon(&self.store)
     }
@@ -331,7 +340,7 @@ impl fmt::Debug for Claim {
         f.debug_struct("Claim")
             .field("ticket", &self.ticket)
             .field("checkpoint", &self.checkpoint.as_ref().map(Unshown))
-            .field("lease_until", &self.lease_until)
+            .field("lease_until", &self.lease_until())
             .finish_non_exhaustive()
     }
 }

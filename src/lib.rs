@@ -82,6 +82,7 @@ pub mod header;
 mod hex;
 mod into_bytes;
 mod jitter;
+mod keep_alive;
 mod key;
 mod metrics;
 pub mod observability;
@@ -152,6 +153,8 @@ struct ReadmeDoctests;
 /// Runs the guide's code, for the same reason.
 #[cfg(all(doctest, feature = "sqlite"))]
 mod guide_doctests {
+    #[doc = include_str!("../docs/guide/batch-job.md")]
+    struct BatchJob;
     #[doc = include_str!("../docs/guide/calling-a-provider.md")]
     struct CallingAProvider;
     #[doc = include_str!("../docs/guide/choosing.md")]

@@ -133,6 +133,9 @@ events! {
         "the lease ends.";
     Renewed => renewals:
         "Leases renewed.";
+    RenewalFailed => renewal_failures:
+        "Renewals in the background that failed, and are tried again."
+        "See [`keep_alive`](crate::Claim::keep_alive).";
     CheckpointSaved => checkpoints:
         "Checkpoints saved.";
     Forgotten => forgotten:

@@ -119,6 +119,7 @@ mod imp {
             Event::Lost => event_of!(WARN, "the claim is lost"),
             Event::DroppedUnfinished => event_of!(WARN, "a claim was dropped without being ended"),
             Event::Renewed => event_of!(DEBUG, "renewed"),
+            Event::RenewalFailed => event_of!(WARN, "not renewed, to be tried again"),
             Event::CheckpointSaved => event_of!(DEBUG, "checkpoint saved"),
             Event::Forgotten => event_of!(INFO, "forgotten: an operator deleted the record"),
             Event::Swept => event_of!(DEBUG, "swept"),

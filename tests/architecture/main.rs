@@ -29,6 +29,7 @@ const LEVELS: &[Unit] = &[
     ("backend/memory", 4),
     ("backend/sqlite", 4),
     ("background", 5),
+    ("keep_alive", 5),
     ("metrics", 5),
     ("observed", 5),
     ("shared", 5),

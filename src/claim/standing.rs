@@ -1,0 +1,158 @@
+//! How long a claim stands, and who sees to it: [`Standing`].
+
+use crate::claim::{Claim, Ticket};
+use crate::error::Error;
+use crate::keep_alive::KeptAlive;
+use crate::outcome::LostReason;
+use crate::shared::Shared;
+use crate::time::{Stopwatch, Timestamp};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+impl Claim {
+    /// Has the claim renewed in the background from now on, for at most `max_age`: for work that may outlast
+    /// its lease, and can't call [`renew`](Self::renew) in between. Nobody takes over as long as the process
+    /// lives and reaches the store, and soon after it dies somebody can.
+    ///
+    /// Each renewal comes about a third of the lease after the one before it, the first a third of the lease
+    /// after the claim was granted or renewed by this handle. They come from one thread, which all claims of the
+    /// store share, and whose calls of the backend carry many of them. `max_age` is the machine's own time: a
+    /// job that hangs holds its claim for so long and a lease more, then it can be taken over.
+    /// [`Duration::MAX`] sets no bound, and zero ends the renewing. Calling this again puts another `max_age`,
+    /// from then on, in place of the first.
+    ///
+    /// It is no promise. A renewal that fails is tried again soon, and the lease may be over before one
+    /// succeeds; or the whole process stood still for longer than that. So look at [`is_lost`](Self::is_lost)
+    /// where the work can stop, and at [`renewal_error`](Self::renewal_error) where it can wait.
+    ///
+    /// Completing, releasing or abandoning the claim, and turning it into a ticket, ends the renewing first. It
+    /// waits for a renewal that is on its way, which takes no longer than any call of the backend's, and none
+    /// comes after it: a completion is not mistaken for a loss, and what was abandoned stays so. A
+    /// [`CompleteError`](crate::CompleteError) gives back a claim that is not kept alive any more: call this
+    /// again. Dropping the claim ends the renewing without waiting; the lease runs on, as always.
+    ///
+    /// While the claim is kept alive, a [`ticket`](Self::ticket) of it can complete it: the renewing ends by
+    /// itself. Abandoning it by the ticket is undone by the next renewal: end it by
+    /// [`into_ticket`](Self::into_ticket) before.
+    ///
+    /// ```
+    /// # use idempotency::*;
+    /// # use std::time::Duration;
+    /// # let store = IdempotencyStore::in_memory();
+    /// # let (scope, key) = (Scope::new("reports")?, IdempotencyKey::new("2026-11")?);
+    /// # let fingerprint = Fingerprint::builder().field("month", "11").finish();
+    /// # fn render(page: u32) -> u32 { page }
+    /// let store = store.with_policy(Policy::new().with_lease(Duration::from_secs(30)))?;
+    /// if let ClaimOutcome::Claimed(claim) = store.try_claim(&scope, &key, &fingerprint)? {
+    ///     claim.keep_alive(Duration::from_secs(3_600))?; // it never takes an hour
+    ///     for page in 0..100 {
+    ///         if claim.is_lost() {
+    ///             return Ok(()); // somebody else is at it
+    ///         }
+    ///         render(page);
+    ///     }
+    ///     claim.complete(Reply::Reference("report 2026-11".into()))?;
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The claim stands as before, and is not renewed in the background:
+    /// - [`Error::Unavailable`]: the system gives no thread now.
+    /// - [`Error::Forked`]: this process is a fork of the one that opened the store.
+    pub fn keep_alive(&self, max_age: Duration) -> Result<(), Error> {
+        self.standing.keep_alive(&self.store, &self.ticket, max_age)
+    }
+
+    /// Whether a call of this claim, or a renewal in the background, has heard that the claim is not its owner's
+    /// any more: taken over, or its record gone. Then nothing can be written by it; stop the work if it can be
+    /// stopped. A completion by a [`ticket`](Self::ticket) is no loss.
+    ///
+    /// It makes no call: without [`keep_alive`](Self::keep_alive) it is as old as the last one.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.standing.is_lost()
+    }
+
+    /// What the latest renewal in the background failed with; none if it succeeded, or one by the owner has since.
+    /// It is tried again, after a twentieth to a tenth of the lease, also when the lease is over: a lapsed
+    /// claim can be renewed while nobody has taken over.
+    ///
+    /// Such failures are counted in [`Metrics::renewal_failures`](crate::Metrics::renewal_failures). A loss is
+    /// none: it is told by [`is_lost`](Self::is_lost).
+    #[must_use]
+    pub fn renewal_error(&self) -> Option<Error> {
+        self.standing.renewal_error()
+    }
+
+    /// Until when the claim stands unless it is renewed, as far as this handle knows.
+    #[must_use]
+    pub fn lease_until(&self) -> Timestamp {
+        self.standing.until()
+    }
+}
+
+/// What a handle knows of its claim's lease.
+#[derive(Debug)]
+pub(super) struct Standing {
+    until: Timestamp,
+    is_lost: bool,
+    /// Since the handle was granted the claim or has extended its lease; none if it knows neither.
+    extended: Option<Stopwatch>,
+    /// None until it is kept alive.
+    kept: OnceLock<KeptAlive>,
+}
+
+impl Standing {
+    /// Of a claim that was granted just now.
+    pub(super) fn granted(until: Timestamp) -> Self {
+        Self { extended: Some(Stopwatch::start()), ..Self::found(until) }
+    }
+
+    /// Of a claim that was granted some time ago.
+    pub(super) const fn found(until: Timestamp) -> Self {
+        Self { until, is_lost: false, extended: None, kept: OnceLock::new() }
+    }
+
+    fn until(&self) -> Timestamp {
+        // Of two renewals, the owner's and the renewer's, the later one has left the later end.
+        self.kept.get().map_or(self.until, |kept| kept.lease_until().max(self.until))
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_lost || self.kept.get().is_some_and(KeptAlive::is_lost)
+    }
+
+    fn renewal_error(&self) -> Option<Error> {
+        self.kept.get().and_then(KeptAlive::error)
+    }
+
+    fn keep_alive(&self, store: &Shared, ticket: &Ticket, max_age: Duration) -> Result<(), Error> {
+        let renewer = store.renewer();
+        let register = || renewer.register(ticket.id().clone(), ticket.token(), ticket.lease());
+        renewer.keep(self.kept.get_or_init(register), self.extended, max_age)
+    }
+
+    /// The owner has extended the lease.
+    pub(super) fn extend(&mut self, until: Timestamp) {
+        self.until = until;
+        self.extended = Some(Stopwatch::start());
+        if let Some(kept) = self.kept.get() {
+            kept.is_extended(until);
+        }
+    }
+
+    /// A call of the owner's has failed.
+    pub(super) fn hear(&mut self, error: &Error) {
+        if let Error::ClaimLost(LostReason::Gone | LostReason::Running | LostReason::Completed) = error {
+            self.is_lost = true;
+        }
+    }
+
+    /// Ends the renewing, before the claim is ended.
+    pub(super) fn end_renewing(&self, store: &Shared) {
+        if let Some(kept) = self.kept.get() {
+            kept.end(&**store.backend());
+        }
+    }
+}
