@@ -123,6 +123,45 @@ fn a_file_without_a_store_is_refused_for_reading_and_stays_as_it_was() {
     assert_eq!(tables, 1);
 }
 
+/// Neither a file nor a table is made, nor a log, nor a setting changed.
+#[test]
+fn a_store_that_must_exist_is_opened_to_be_written_and_none_is_made() {
+    let folder = folder();
+    let must_exist = |path: &std::path::Path| open(path, SqliteOptions::new().must_exist());
+    let [missing, empty, text, app] =
+        ["missing", "empty", "text", "app"].map(|name| folder.path().join(name));
+    std::fs::write(&empty, "").expect("a file");
+    std::fs::write(&text, "a text of more than a hundred bytes, which is no database ".repeat(4))
+        .expect("a file");
+    shell(&app).execute_batch("CREATE TABLE orders (id TEXT)").expect("a table");
+    let before = [&empty, &text, &app].map(|path| std::fs::read(path).expect("a file"));
+
+    for path in [missing.clone(), format!("file:{}", missing.display()).into()] {
+        let refused = must_exist(&path).expect_err("no file");
+        assert!(matches!(refused, Error::CannotOpen(_)), "{refused:?}");
+    }
+    for path in [&empty, &text, &app] {
+        let refused = must_exist(path).expect_err("no store there");
+        assert!(matches!(refused, Error::Foreign { .. }), "{}: {refused:?}", path.display());
+    }
+    assert!([&empty, &text, &app].map(|path| std::fs::read(path).expect("a file")) == before);
+    let left = std::fs::read_dir(folder.path()).expect("a folder").count();
+    assert_eq!(left, 3, "a file was made");
+
+    drop(open(&app, SqliteOptions::new()).expect("a fresh store"));
+    let store = must_exist(&app).expect("the store");
+    store
+        .try_claim(&scope("a"), &key("k"), &asks_for("x"))
+        .expect("a store")
+        .claimed()
+        .release()
+        .expect("held");
+    let other_prefix = SqliteOptions::new().must_exist().with_prefix("other_");
+    assert!(matches!(open(&app, other_prefix), Err(Error::Foreign { .. })));
+    let reader = open(&app, SqliteOptions::new().must_exist().read_only()).expect("the store");
+    assert!(matches!(reader.sweep(1), Err(Error::ReadOnly(_))));
+}
+
 #[test]
 fn a_failing_set_up_of_a_connection_fails_the_opening_with_its_own_error() {
     let folder = folder();

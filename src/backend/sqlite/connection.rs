@@ -31,7 +31,7 @@ pub(super) fn connect(place: &Place, known: Option<&FileName>) -> Result<Connect
     }
     let access = if options.read_only {
         OpenFlags::SQLITE_OPEN_READ_ONLY
-    } else if known.is_some() && !place.is_uri() {
+    } else if options.must_exist || known.is_some() && !place.is_uri() {
         OpenFlags::SQLITE_OPEN_READ_WRITE
     } else {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE

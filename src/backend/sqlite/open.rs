@@ -32,23 +32,36 @@ pub(super) struct Known {
     pub(super) file: FileName,
 }
 
+const NO_STORE: BackendError = BackendError::foreign("there is no store in this file");
+const NOT_THERE: BackendError =
+    BackendError::foreign("the store that was opened is not in its file any more");
+
+/// A connection to the file, and what is there: the id of the store, if there is one, and the name of the
+/// file. It is the store that is `known`, if it was open before. Nothing is changed, so that a file which is
+/// not ours stays as it was.
+pub(super) fn find(
+    place: &Place,
+    known: Option<&Known>,
+) -> Result<(Connection, Option<StoreId>, FileName), BackendError> {
+    let connection = connection::connect(place, known.map(|known| &known.file))?;
+    let found = schema::recognise(&connection, &place.statements)?;
+    let file = FileName::of(&connection).map_err(nothing_done)?;
+    match known {
+        Some(known) if found != Some(known.store_id) || file != known.file => Err(NOT_THERE),
+        _ => Ok((connection, found, file)),
+    }
+}
+
 impl Open {
     /// Opens the file, and prepares the store if it may: the one that is `known`, if it was open before.
     pub(super) fn new(place: &Place, known: Option<&Known>) -> Result<Self, BackendError> {
-        const NOT_THERE: BackendError =
-            BackendError::foreign("the store that was opened is not in its file any more");
-        let mut connection = connection::connect(place, known.map(|known| &known.file))?;
-        // Looked at first, so that a file which is not ours stays as it was.
-        let found = schema::recognise(&connection, &place.statements)?;
-        let file = FileName::of(&connection).map_err(nothing_done)?;
-        if let Some(known) = known
-            && (found != Some(known.store_id) || file != known.file)
-        {
-            return Err(NOT_THERE);
-        }
+        let (mut connection, found, file) = find(place, known)?;
         let (store_id, last_token) = if place.options.read_only {
-            (found.ok_or(BackendError::foreign("there is no store in this file"))?, 0)
+            (found.ok_or(NO_STORE)?, 0)
         } else {
+            if place.options.must_exist && found.is_none() {
+                return Err(NO_STORE);
+            }
             connection::prepare_to_write(&connection, &place.options)?;
             schema::prepare(&connection, &place.statements)?
         };

@@ -42,6 +42,7 @@ pub struct SqliteOptions {
     pub(super) vfs: Option<String>,
     pub(super) connection_setup: Option<ConnectionSetup>,
     pub(super) read_only: bool,
+    pub(super) must_exist: bool,
 }
 
 impl SqliteOptions {
@@ -57,6 +58,7 @@ impl SqliteOptions {
             vfs: None,
             connection_setup: None,
             read_only: false,
+            must_exist: false,
         }
     }
 
@@ -115,10 +117,21 @@ impl SqliteOptions {
 
     /// Opens for reading only: no store is made and none changed, and every command that could write is
     /// [`Error::ReadOnly`](crate::Error::ReadOnly). SQLite itself may still make its `-wal` and `-shm` files
-    /// beside the store's, and needs a folder that it can write to for that.
+    /// beside the store's, and needs a folder that it can write to for that. They stay until the next program
+    /// that writes closes the store.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
+        self
+    }
+
+    /// Opens a store that is there, and makes none: a path without a file is
+    /// [`Error::CannotOpen`](crate::Error::CannotOpen), and a file without the store's tables
+    /// [`Error::Foreign`](crate::Error::Foreign). For an operator's tool, say, where a mistyped path must not
+    /// become an empty store.
+    #[must_use]
+    pub fn must_exist(mut self) -> Self {
+        self.must_exist = true;
         self
     }
 }
@@ -137,6 +150,7 @@ impl fmt::Debug for SqliteOptions {
             .field("prefix", &self.prefix)
             .field("vfs", &self.vfs)
             .field("read_only", &self.read_only)
+            .field("must_exist", &self.must_exist)
             .finish_non_exhaustive()
     }
 }
