@@ -38,7 +38,7 @@
 //! | `run`, once its work has ended | the claim is ended as the work said | the claim is ended as the work said |
 //! | `complete`, `complete_for`, `release`, `abandon` | it is done | it is done |
 //! | `renew`, `save_checkpoint` | it is done, unless the claim's next call comes first; the claim stays with its owner | it is done; the claim stays with its owner |
-//! | `resume`, `lookup` | | nothing has changed |
+//! | `resume`, `lookup`, `stats`, `stuck` | | nothing has changed |
 //! | `forget`, `sweep`, `sweep_all`, `call` | it is done | it is done |
 //!
 //! So a completion is not lost once it was asked for, and a claim whose work has begun is never given back.
@@ -68,6 +68,7 @@ use crate::backend::{Backend, Swept};
 use crate::claim::Ticket;
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
+use crate::inspection::{Stats, Stuck};
 use crate::key::{IdempotencyKey, Scope};
 use crate::outcome::Completed;
 use crate::policy::Policy;
@@ -266,6 +267,24 @@ impl<B: Backend> AsyncStore<B> {
     pub async fn lookup(&self, scope: &Scope, key: &IdempotencyKey) -> Result<Option<Record>, Error> {
         let (scope, key) = (scope.clone(), key.clone());
         self.call(move |store| store.lookup(&scope, &key)).await?
+    }
+
+    /// How many records there are, and how they stand; see [`IdempotencyStore::stats`]. It has a thread of
+    /// the pool for as long as it looks at all of them.
+    ///
+    /// # Errors
+    /// As [`IdempotencyStore::stats`], and as [`call`](Self::call).
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        self.call(IdempotencyStore::stats).await?
+    }
+
+    /// The claims that nobody seems to work on, at most `limit`; see [`IdempotencyStore::stuck`]. It has a
+    /// thread of the pool for as long as it looks at all records.
+    ///
+    /// # Errors
+    /// As [`IdempotencyStore::stuck`], and as [`call`](Self::call).
+    pub async fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, Error> {
+        self.call(move |store| store.stuck(limit)).await?
     }
 
     /// Deletes the record of `key` within `scope`, whoever owns it; see [`IdempotencyStore::forget`].

@@ -102,6 +102,7 @@ pub(crate) mod sqlite;
 
 use crate::error::BackendError;
 use crate::hex::Hex;
+use crate::inspection::{Stats, Stuck};
 use crate::key::RecordId;
 use crate::outcome::Outcome;
 use crate::record::Record;
@@ -141,6 +142,27 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// it is indefinite.
     fn sweep(&self, limit: usize) -> Result<Swept, BackendError>;
 
+    /// Counts all records, expired ones too. It may look at each of them, and must not hold up other commands
+    /// for long. The clock is read when what is counted can't change any more: no record is newer than it.
+    ///
+    /// # Errors
+    /// [`BackendError`]: they could not be counted. A backend that does not implement it is
+    /// [unsupported](BackendError::unsupported).
+    fn stats(&self) -> Result<Stats, BackendError> {
+        Err(BackendError::unsupported("count its records"))
+    }
+
+    /// The claims that look stuck, in the order of [`Stuck`], at most `limit` of them, found as
+    /// [`stats`](Self::stats) counts. [`StuckList`](crate::StuckList) collects them in bounded memory.
+    ///
+    /// # Errors
+    /// [`BackendError`]: they could not be listed. A backend that does not implement it is
+    /// [unsupported](BackendError::unsupported).
+    fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, BackendError> {
+        let _ = limit;
+        Err(BackendError::unsupported("list its claims"))
+    }
+
     /// Which store this is, the same for every handle, process and restart.
     fn store_id(&self) -> StoreId;
 }
@@ -162,6 +184,14 @@ macro_rules! delegate_to_the_inside {
 
             fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
                 (**self).sweep(limit)
+            }
+
+            fn stats(&self) -> Result<Stats, BackendError> {
+                (**self).stats()
+            }
+
+            fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, BackendError> {
+                (**self).stuck(limit)
             }
 
             fn store_id(&self) -> StoreId {

@@ -184,6 +184,12 @@ pub enum Error {
         /// What it did.
         what: &'static str,
     },
+    /// The backend has no way to do what was asked. Nothing was done, and asking again does not help.
+    #[error("this backend can't {what}")]
+    Unsupported {
+        /// What it can't do.
+        what: &'static str,
+    },
     /// Anything else that the backend failed with. Nothing was done.
     #[error("the store failed")]
     Other(#[source] Source),
@@ -318,6 +324,12 @@ impl BackendError {
     #[must_use]
     pub const fn bug(what: &'static str) -> Self {
         Self(Error::Bug { what })
+    }
+
+    /// The backend can't do `what`: "count its records", say. Nothing was done.
+    #[must_use]
+    pub const fn unsupported(what: &'static str) -> Self {
+        Self(Error::Unsupported { what })
     }
 
     /// Anything else; nothing was done.

@@ -42,10 +42,11 @@
 //! | `idempotency_command_duration_seconds` | histogram | seconds | `command` |
 //!
 //! `command` is `claim`, `complete`, `renew`, `checkpoint`, `release`, `abandon`, `forget`, `read`, `sweep`,
-//! `batch` (all claims of a [`try_claim_many`](crate::IdempotencyStore::try_claim_many), up to 1,000) or
-//! `atomically`. Each call of the backend is one sample, from the call to the answer, failed ones included: with
-//! the wait for other writers and the commit. `atomically` is one sample as a whole, with the application's work
-//! in it. In a transaction of the application's own, `claim` and `complete` are without its commit.
+//! `stats`, `stuck`, `batch` (all claims of a [`try_claim_many`](crate::IdempotencyStore::try_claim_many), up
+//! to 1,000) or `atomically`. Each call of the backend is one sample, from the call to the answer, failed
+//! ones included: with the wait for other writers and the commit. `atomically` is one sample as a whole, with
+//! the application's work in it. In a transaction of the application's own, `claim` and `complete` are
+//! without its commit.
 //!
 //! **No label has a value of a caller's**: neither scopes nor keys. There is none for the store either, so the
 //! stores of one program add up; [`metrics`](crate::IdempotencyStore::metrics) tells them apart.
@@ -62,9 +63,9 @@
 //!
 //! | field of a span | what it is |
 //! | --- | --- |
-//! | `scope`, `key` | their digests; none for `sweep` and `batch` |
+//! | `scope`, `key` | their digests; none for `sweep`, `stats`, `stuck` and `batch` |
 //! | `token`, `attempt` | of the claim that was granted |
-//! | `outcome` | of a claim: `claimed`, `taken_over`, `replayed`, `in_progress`, `mismatch`; of the other commands: `recorded`, `already_recorded`, `renewed`, `released`, `abandoned`, `gone`, `lost`, `forgotten`, `absent`, `found`, `swept`; of a run: `executed`, `failed`, `replayed`, `in_progress`, `mismatch`; of any: `error` |
+//! | `outcome` | of a claim: `claimed`, `taken_over`, `replayed`, `in_progress`, `mismatch`; of the other commands: `recorded`, `already_recorded`, `renewed`, `released`, `abandoned`, `gone`, `lost`, `forgotten`, `absent`, `found`, `swept`, `looked`; of a run: `executed`, `failed`, `replayed`, `in_progress`, `mismatch`; of any: `error` |
 //!
 //! | level | event | fields |
 //! | --- | --- | --- |

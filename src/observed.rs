@@ -10,6 +10,7 @@ pub(crate) use self::trace::Span;
 use self::publish::Timer;
 use crate::backend::{Backend, Swept};
 use crate::error::{BackendError, Error};
+use crate::inspection::{Stats, Stuck};
 use crate::key::RecordId;
 use crate::metrics::{Counters, Event, Metrics};
 use crate::outcome::Outcome;
@@ -100,6 +101,26 @@ impl Observed {
             }
         }
         swept
+    }
+
+    pub(crate) fn stats(&self) -> Result<Stats, Error> {
+        self.look(Operation::Stats, || self.backend.stats())
+    }
+
+    pub(crate) fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, Error> {
+        self.look(Operation::Stuck, || self.backend.stuck(limit))
+    }
+
+    /// Looks at many records at once, and at none in particular.
+    fn look<T>(
+        &self,
+        operation: Operation,
+        look: impl FnOnce() -> Result<T, BackendError>,
+    ) -> Result<T, Error> {
+        let span = Span::enter_for_many(operation);
+        let looked = timed(operation, look).map_err(Error::from);
+        span.ended(if looked.is_ok() { "looked" } else { "error" });
+        looked.inspect_err(|error| self.count_error(operation, None, error))
     }
 
     /// Counts what became of `command`.

@@ -5,6 +5,7 @@
 
 use crate::backend::{Backend, StoreId, Swept};
 use crate::error::BackendError;
+use crate::inspection::{Stats, Stuck};
 use crate::key::RecordId;
 use crate::outcome::Outcome;
 use crate::record::Record;
@@ -128,6 +129,14 @@ impl<B: Backend> Backend for FaultyBackend<B> {
 
     fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
         self.call(|inner| inner.sweep(limit))
+    }
+
+    fn stats(&self) -> Result<Stats, BackendError> {
+        self.call(B::stats)
+    }
+
+    fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, BackendError> {
+        self.call(|inner| inner.stuck(limit))
     }
 
     fn store_id(&self) -> StoreId {

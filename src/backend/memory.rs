@@ -9,6 +9,7 @@ use self::tokens::TokenCounter;
 use self::usage::Usage;
 use crate::backend::{Backend, StoreId, Swept};
 use crate::error::BackendError;
+use crate::inspection::{Stats, Stuck, StuckList};
 use crate::key::RecordId;
 use crate::outcome::Outcome;
 use crate::record::{FencingToken, Record};
@@ -219,6 +220,16 @@ impl MemoryBackend {
         Ok(Some(outcome))
     }
 
+    /// Shows every record to `look`, shard by shard, with the time at which its shard stood still.
+    fn survey(&self, mut look: impl FnMut(&RecordId, &Record, Timestamp)) -> Result<(), BackendError> {
+        self.shards.iter().try_for_each(|shard| {
+            let shard = shard.lock();
+            let now = read_clock(&*self.clock)?;
+            shard.records().for_each(|(id, record)| look(id, record, now));
+            Ok(())
+        })
+    }
+
     /// Removes at most `limit` expired records of one shard; says whether there are more in it.
     fn sweep_shard(&self, shard: &Mutex<Shard>, limit: usize) -> Result<Swept, BackendError> {
         let mut expired = Vec::new();
@@ -287,6 +298,21 @@ impl Backend for MemoryBackend {
             }
         }
         Ok(Swept { removed, more: false })
+    }
+
+    fn stats(&self) -> Result<Stats, BackendError> {
+        let mut stats = Stats::default();
+        self.survey(|id, record, now| {
+            let bytes = u64::try_from(Entry::content_len(id, record)).unwrap_or(u64::MAX);
+            stats.count(record, now, bytes);
+        })?;
+        Ok(stats)
+    }
+
+    fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, BackendError> {
+        let mut list = StuckList::new(limit);
+        self.survey(|id, record, now| list.offer(id, record, now))?;
+        Ok(list.into_vec())
     }
 
     fn store_id(&self) -> StoreId {

@@ -17,6 +17,7 @@ mod row;
 mod schema;
 mod session;
 mod sql;
+mod survey;
 mod transaction;
 mod watch;
 mod writer;
@@ -31,6 +32,7 @@ use self::place::Place;
 use self::writer::Writer;
 use crate::backend::{Backend, StoreId, Swept};
 use crate::error::{BackendError, Error};
+use crate::inspection::{Stats, Stuck};
 use crate::key::RecordId;
 use crate::outcome::Outcome;
 use crate::record::Record;
@@ -89,6 +91,14 @@ impl SqliteBackend {
         self.writer.lock()
     }
 
+    /// The store, to be looked at on another connection. Refused to a thread that has the writer: it would
+    /// see what was before its own transaction.
+    fn known(&self) -> Result<Known, BackendError> {
+        self.refuse_a_fork()?;
+        self.writer.refuse_the_holder()?;
+        Ok(Known { store_id: self.store_id, file: self.file.clone() })
+    }
+
     fn refuse_a_fork(&self) -> Result<(), BackendError> {
         if self.place.is_forked() { Err(BackendError::forked()) } else { Ok(()) }
     }
@@ -124,6 +134,14 @@ impl Backend for SqliteBackend {
                 return Ok(Swept { removed, more });
             }
         }
+    }
+
+    fn stats(&self) -> Result<Stats, BackendError> {
+        survey::stats(&self.place, &self.known()?)
+    }
+
+    fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, BackendError> {
+        survey::stuck(&self.place, &self.known()?, limit)
     }
 
     fn store_id(&self) -> StoreId {

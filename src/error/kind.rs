@@ -9,7 +9,7 @@ use std::fmt;
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The call itself was wrong, and refused: a bad key or policy, something over a limit, a transaction
-    /// that it can't be done in.
+    /// that it can't be done in, something that the backend does not do.
     Refused,
     /// The claim is not its owner's any more, or has completed before.
     ClaimLost,
@@ -105,7 +105,8 @@ impl Error {
             | Self::Reentrant
             | Self::NoWriteLock
             | Self::OtherDatabase(_)
-            | Self::TransactionEnded { .. } => ErrorKind::Refused,
+            | Self::TransactionEnded { .. }
+            | Self::Unsupported { .. } => ErrorKind::Refused,
             Self::ClaimLost(_) | Self::AlreadyRecorded(_) => ErrorKind::ClaimLost,
             Self::Busy(_) => ErrorKind::Busy,
             Self::Unavailable(_) => ErrorKind::Unavailable,

@@ -14,6 +14,8 @@ pub(crate) enum Operation {
     Forget,
     Read,
     Sweep,
+    Stats,
+    Stuck,
     Batch,
     #[cfg_attr(
         not(any(feature = "sqlite", feature = "metrics", feature = "tracing")),
@@ -49,6 +51,8 @@ impl Operation {
             Self::Forget => "forget",
             Self::Read => "read",
             Self::Sweep => "sweep",
+            Self::Stats => "stats",
+            Self::Stuck => "stuck",
             Self::Batch => "batch",
             Self::Atomically => "atomically",
             Self::Run => "run",

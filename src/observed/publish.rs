@@ -72,7 +72,8 @@ mod imp {
             };
         }
         let key = key_of!(
-            Claim, Complete, Renew, Checkpoint, Release, Abandon, Forget, Read, Sweep, Batch, Atomically, Run
+            Claim, Complete, Renew, Checkpoint, Release, Abandon, Forget, Read, Sweep, Stats, Stuck, Batch,
+            Atomically, Run
         );
         with_recorder(|recorder| recorder.register_histogram(key, &METADATA))
     }

@@ -74,6 +74,8 @@ mod imp {
             Operation::Forget => span_of!(DEBUG, Forget),
             Operation::Read => span_of!(DEBUG, Read),
             Operation::Sweep => span_of!(DEBUG, Sweep),
+            Operation::Stats => span_of!(DEBUG, Stats),
+            Operation::Stuck => span_of!(DEBUG, Stuck),
             Operation::Batch => span_of!(DEBUG, Batch),
             // The application's own work is inside, and its log is to say which operation that is for.
             Operation::Atomically => span_of!(INFO, Atomically),

@@ -5,6 +5,7 @@
 //! Exhaustive and without randomness: there is no seed to print.
 
 mod classes;
+mod inspected;
 #[cfg(all(idempotency_planted, feature = "sqlite"))]
 mod mutants;
 mod plain;

@@ -12,7 +12,7 @@ pub fn moment(millis: i64) -> Timestamp {
     Timestamp::from_millis(START + millis)
 }
 
-fn millis(at: Timestamp) -> i64 {
+pub fn millis(at: Timestamp) -> i64 {
     at.as_millis() - START
 }
 
@@ -55,7 +55,7 @@ impl Plain {
 }
 
 #[track_caller]
-fn rank(token: FencingToken, issued: &[FencingToken]) -> usize {
+pub fn rank(token: FencingToken, issued: &[FencingToken]) -> usize {
     let position = issued.iter().position(|one| *one == token);
     position.unwrap_or_else(|| panic!("token {token} was never granted here; {issued:?} were"))
 }

@@ -6,7 +6,8 @@ use crate::story::{Class, Deed, REQUEST};
 use bytes::Bytes;
 use idempotency::{
     Backend, BackendError, Command, FencingToken, IdempotencyKey, ManualClock, MemoryBackend, MemoryOptions,
-    Outcome, Period, Record, RecordId, Scope, StoreId, Swept, Timestamp, Write, transition,
+    Outcome, Period, Record, RecordId, Scope, Stats, StoreId, Stuck, StuckList, Swept, Timestamp, Write,
+    transition,
 };
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -71,6 +72,20 @@ impl Backend for Core {
             state.records.remove(id);
         }
         Ok(Swept { removed, more: expired.len() > limit })
+    }
+
+    fn stats(&self) -> Result<Stats, BackendError> {
+        let (state, now) = self.locked();
+        let mut stats = Stats::default();
+        state.records.values().for_each(|record| stats.count(record, now, 0));
+        Ok(stats)
+    }
+
+    fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, BackendError> {
+        let (state, now) = self.locked();
+        let mut list = StuckList::new(limit);
+        state.records.iter().for_each(|(id, record)| list.offer(id, record, now));
+        Ok(list.into_vec())
     }
 
     fn store_id(&self) -> StoreId {
@@ -226,6 +241,26 @@ impl Subject {
     fn read_back(&self, id: &RecordId) -> Option<Record> {
         self.clock.set(Timestamp::from_millis(0));
         self.backend.read(id).expect("a readable record").map(|(record, _)| record)
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.backend.stats().expect(self.name)
+    }
+
+    pub fn stuck(&self, limit: usize) -> Vec<Stuck> {
+        self.backend.stuck(limit).expect(self.name)
+    }
+
+    pub fn id(&self) -> &RecordId {
+        &self.id
+    }
+
+    pub fn bystanders(&self) -> Vec<&RecordId> {
+        self.bystanders.iter().map(|(id, _)| id).collect()
+    }
+
+    pub fn issued(&self) -> &[FencingToken] {
+        &self.issued
     }
 
     pub fn assert_bystanders_untouched(&self, row: &str) {

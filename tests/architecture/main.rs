@@ -22,6 +22,7 @@ const LEVELS: &[Unit] = &[
     ("hex", 0),
     ("into_bytes", 0),
     ("jitter", 0),
+    ("inspection", 1),
     ("outcome", 1),
     ("transition", 1),
     ("error", 2),

@@ -28,7 +28,7 @@ fn reply() -> StoredResponse {
 type Call = fn(&Faulty, &mut Claim) -> Result<(), Error>;
 
 /// Every method that asks the backend; the claim is resumed through the faulty store beforehand.
-const CALLS: [(&str, Call); 16] = [
+const CALLS: [(&str, Call); 18] = [
     ("try_claim of a new key", |store, _| {
         store.try_claim(&scope("acct_1"), &key("new"), &asks_for("pay")).map(drop)
     }),
@@ -46,6 +46,8 @@ const CALLS: [(&str, Call); 16] = [
     ("forget", |store, claim| store.forget(claim.scope(), claim.key()).map(drop)),
     ("sweep", |store, _| store.sweep(10).map(drop)),
     ("sweep_all", |store, _| store.sweep_all().map(drop)),
+    ("stats", |store, _| store.stats().map(drop)),
+    ("stuck", |store, _| store.stuck(10).map(drop)),
     ("resume", |store, claim| store.resume(claim.ticket()).map(drop)),
     ("complete by ticket", |store, claim| store.complete(&claim.ticket(), reply()).map(drop)),
     ("release by ticket", |store, claim| store.release(&claim.ticket())),

@@ -180,6 +180,8 @@ fn while_the_clock_is_out_of_range_every_command_is_refused() {
             refused("lookup", store.lookup(&tenant, &name).map(drop));
             refused("forget", store.forget(&tenant, &name).map(drop));
             refused("sweep", store.sweep(10).map(drop));
+            refused("stats", store.stats().map(drop));
+            refused("stuck", store.stuck(10).map(drop));
             refused("renew", claim.renew());
             refused("save_checkpoint", claim.save_checkpoint("half"));
             assert_eq!(fixture.stored(&tenant, &name), before, "{}, at {millis}", fixture.name);

@@ -110,6 +110,8 @@ const CALLS: &[Call] = &[
     ("read", |stage, claim| drop(stage.store.resume(claim.ticket()).expect("the claim"))),
     ("forget", |stage, claim| assert!(stage.store.forget(claim.scope(), claim.key()).expect("an answer"))),
     ("sweep", |stage, _claim| assert_eq!(stage.store.sweep(1).expect("a sweep").removed, 0)),
+    ("stats", |stage, _claim| assert_eq!(stage.store.stats().expect("counts").in_progress, 1)),
+    ("stuck", |stage, _claim| assert_eq!(stage.store.stuck(1).expect("a list").len(), 0)),
 ];
 
 #[test]

@@ -123,6 +123,8 @@ fn story(fixture: &Fixture) {
     drop(store.run(&scope, &key, &fingerprint, |_| Ok::<_, ()>(Reply::Reference(REFERENCE.repeat(9)))));
     stage.expire();
     store.sweep_all().expect("a sweep");
+    store.stats().expect("counts");
+    store.stuck(1).expect("a list");
     fail(Fault::Before);
     store.sweep(1).expect_err("a fault");
 }
@@ -155,6 +157,8 @@ fn a_whole_story_shows_no_value_of_a_caller_s() {
             "forget",
             "read",
             "sweep",
+            "stats",
+            "stuck",
             "batch",
         ] {
             assert!(told.contains(&format!("name: {name:?}")), "the story has no {name} on {}", fixture.name);

@@ -107,9 +107,12 @@ fn what_is_about_many_records_is_one_span_without_names_and_its_events_have_them
         let (_, log) = Log::of(Level::DEBUG, || {
             drop(stage.store.try_claim_many(&[operation(), operation()]));
             stage.store.sweep(1).expect("a sweep");
+            stage.store.stats().expect("counts");
+            stage.store.stuck(1).expect("a list");
         });
         let spans: Vec<_> = log.spans.iter().map(|span| (span.name, span.field("scope"))).collect();
-        assert_eq!(spans, [("batch", None), ("sweep", None)], "{}", fixture.name);
+        let expected = ["batch", "sweep", "stats", "stuck"].map(|name| (name, None));
+        assert_eq!(spans, expected, "{}", fixture.name);
         let (scope, _, _) = operation();
         let inside = log.events.iter().filter(|event| event.inside == Some("batch"));
         let of: Vec<_> = inside.map(|event| (event.message(), event.field("scope"))).collect();

@@ -5,7 +5,7 @@ use crate::stage::{Stage, moved, once, operation};
 use idempotency::{
     Backend, BackendError, Claim, Command, DynStore, Error, ErrorKind, FencingToken, Fingerprint,
     IdempotencyStore, MAX_CHECKPOINT_LEN, ManualClock, MemoryBackend, MemoryOptions, Metrics, Outcome,
-    Policy, Record, RecordId, Reply, StoreId, StoredResponse, Swept, Ticket, Timestamp,
+    Policy, Record, RecordId, Reply, Stats, StoreId, StoredResponse, Stuck, Swept, Ticket, Timestamp,
 };
 use std::collections::BTreeSet;
 use std::io;
@@ -38,6 +38,14 @@ impl Backend for Failing {
 
     fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
         self.call(|inner| inner.sweep(limit))
+    }
+
+    fn stats(&self) -> Result<Stats, BackendError> {
+        self.call(|inner| inner.stats())
+    }
+
+    fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, BackendError> {
+        self.call(|inner| inner.stuck(limit))
     }
 
     fn store_id(&self) -> StoreId {
@@ -77,6 +85,8 @@ const CALLS: &[Call] = &[
     ("forget", |store, ticket| drop(store.forget(ticket.scope(), ticket.key())), false),
     ("sweep", |store, _| drop(store.sweep(10)), false),
     ("sweep_all", |store, _| drop(store.sweep_all()), false),
+    ("stats", |store, _| drop(store.stats()), false),
+    ("stuck", |store, _| drop(store.stuck(10)), false),
 ];
 
 fn ask(store: &Store) -> Result<idempotency::ClaimOutcome, Error> {
@@ -100,6 +110,7 @@ fn failures() -> Vec<(ErrorKind, BackendError)> {
         (ErrorKind::Clock, no_such_year.expect_err("a time before 1970").into()),
         (ErrorKind::TokensExhausted, BackendError::tokens_exhausted()),
         (ErrorKind::Refused, BackendError::invalid_option("an option")),
+        (ErrorKind::Refused, BackendError::unsupported("do it")),
         (ErrorKind::Bug, BackendError::bug("a bug")),
         (ErrorKind::Other, BackendError::other(io::Error::other("anything"))),
     ]

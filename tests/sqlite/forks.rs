@@ -11,7 +11,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 #[cfg(target_os = "linux")]
-const TOUCHED_A_HANDLE: u8 = 253;
+pub const TOUCHED_A_HANDLE: u8 = 253;
 const OPENED_AGAIN: u8 = 252;
 
 /// A transaction that is not the store's, for the methods that take one.
@@ -50,6 +50,8 @@ fn calls(store: &SqliteStore) -> Vec<Call> {
         ("a forget", Box::new(move |store| store.forget(&of_forgotten, &forgotten).map(drop))),
         ("a sweep", Box::new(|store| store.sweep(10).map(drop))),
         ("a whole sweep", Box::new(|store| store.sweep_all().map(drop))),
+        ("a count", Box::new(|store| store.stats().map(drop))),
+        ("a list of stuck claims", Box::new(|store| store.stuck(10).map(drop))),
         (
             "work in a transaction",
             Box::new(move |store| {
@@ -100,7 +102,7 @@ fn files(path: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
 
 /// How many file handles this process has.
 #[cfg(target_os = "linux")]
-fn handles() -> usize {
+pub fn handles() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the list of them").count()
 }
 

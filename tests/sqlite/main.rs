@@ -15,6 +15,8 @@ mod damage;
 mod failed_commits;
 #[cfg(unix)]
 mod fork;
+#[cfg(target_os = "linux")]
+mod forked_looks;
 #[cfg(unix)]
 mod forks;
 mod full;
@@ -23,6 +25,7 @@ mod leftovers;
 mod library;
 mod locks;
 mod log;
+mod looks;
 mod moved;
 mod opening;
 #[cfg(unix)]

@@ -1,6 +1,8 @@
 //! A backend that a test stops in the middle of a call.
 
-use idempotency::{Backend, BackendError, Command, Outcome, Record, RecordId, StoreId, Swept, Timestamp};
+use idempotency::{
+    Backend, BackendError, Command, Outcome, Record, RecordId, Stats, StoreId, Stuck, Swept, Timestamp,
+};
 use std::mem;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -159,6 +161,14 @@ impl Backend for Gate {
 
     fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
         self.call("sweep", |inner| inner.sweep(limit))
+    }
+
+    fn stats(&self) -> Result<Stats, BackendError> {
+        self.call("stats", |inner| inner.stats())
+    }
+
+    fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, BackendError> {
+        self.call("stuck", |inner| inner.stuck(limit))
     }
 
     fn store_id(&self) -> StoreId {

@@ -40,6 +40,8 @@ async fn assert_all_unavailable(
     assert_unavailable(told, store.forget(scope, key).await);
     assert_unavailable(told, store.sweep(1).await);
     assert_unavailable(told, store.sweep_all().await);
+    assert_unavailable(told, store.stats().await);
+    assert_unavailable(told, store.stuck(1).await);
     assert_unavailable(told, store.call(|_| ()).await);
     let ticket = held.ticket();
     assert_unavailable(told, store.complete(&ticket, Reply::Marker).await);

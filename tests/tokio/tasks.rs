@@ -87,6 +87,19 @@ fn work_of_several_steps_that_captures_and_borrows_can_be_spawned() {
     });
 }
 
+#[test]
+fn what_an_operator_asks_is_answered_to_a_task() {
+    on_every_backend(|fixture| {
+        let bench = Bench::on(fixture, "k");
+        bench.block_on(bench.claim().abandon()).expect("a claim that stands");
+        let stats = bench.block_on(bench.store.stats()).expect("counts");
+        assert_eq!((stats.in_progress, stats.lapsed), (0, 1), "{}", bench.name);
+        let stuck = bench.block_on(bench.store.stuck(1)).expect("a list");
+        assert_eq!(stuck.iter().map(|stuck| &stuck.id.key).collect::<Vec<_>>(), [&bench.key], "{}", bench.name);
+        assert_eq!(bench.gate().calls(), ["claim", "abandon", "stats", "stuck"], "{}", bench.name);
+    });
+}
+
 fn assert_send<T: Send>(value: T) {
     drop(value);
 }
@@ -111,6 +124,8 @@ fn handles_and_futures_can_be_sent_between_threads() {
     assert_send(store.forget(scope, key));
     assert_send(store.sweep(1));
     assert_send(store.sweep_all());
+    assert_send(store.stats());
+    assert_send(store.stuck(1));
     assert_send(store.call(|_| ()));
     let mut claim = bench.claim();
     let ticket = claim.ticket();

@@ -31,9 +31,11 @@ fn every_call<B: Backend>(store: &IdempotencyStore<B>, ticket: &Ticket, claims: 
         ("forget", store.forget(ticket.scope(), ticket.key()).map(drop)),
         ("sweep", store.sweep(10).map(drop)),
         ("sweep_all", store.sweep_all().map(drop)),
+        ("stats", store.stats().map(drop)),
+        ("stuck", store.stuck(10).map(drop)),
     ];
     calls.extend(store.try_claim_many(&batch).into_iter().map(|answer| ("try_claim_many", answer.map(drop))));
-    assert_eq!(calls.len(), 12);
+    assert_eq!(calls.len(), 14);
     let owner_calls: [OwnerCall; 6] = [
         ("claim.renew", |mut claim| claim.renew()),
         ("claim.save_checkpoint", |mut claim| claim.save_checkpoint("late")),

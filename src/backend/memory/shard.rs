@@ -30,6 +30,11 @@ impl Entry {
     /// An estimate of the memory that a record takes, indexes included.
     pub(super) fn footprint(id: &RecordId, record: &Record) -> usize {
         let fixed = size_of::<Self>().saturating_add(size_of::<(Timestamp, RecordId)>());
+        fixed.saturating_add(Self::content_len(id, record))
+    }
+
+    /// How many bytes of the caller's a record holds.
+    pub(super) fn content_len(id: &RecordId, record: &Record) -> usize {
         let reply = record.reply.as_ref().map_or(0, |reply| {
             reply.payload_len().saturating_add(reply.response().map_or(0, |response| response.headers_len()))
         });
@@ -40,7 +45,7 @@ impl Entry {
             reply,
         ]
         .into_iter()
-        .fold(fixed, usize::saturating_add)
+        .fold(0, usize::saturating_add)
     }
 
     pub(super) fn own_footprint(&self) -> usize {
@@ -78,6 +83,11 @@ impl Shard {
         self.by_expiry.remove(&(entry.record.expires_at, entry.id.clone()));
         self.shrink();
         Some(entry)
+    }
+
+    /// Every record, in no order.
+    pub(super) fn records(&self) -> impl Iterator<Item = (&RecordId, &Record)> {
+        self.table.iter().map(|entry| (&entry.id, &entry.record))
     }
 
     pub(super) fn has_expired(&self, now: Timestamp) -> bool {

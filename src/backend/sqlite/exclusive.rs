@@ -18,18 +18,25 @@ impl<T> Exclusive<T> {
         Self(FairMutex::new(value))
     }
 
-    /// Waits for this thread's turn. If it has it already, it is inside code of the application's own that
-    /// the holder runs, and would wait for itself.
+    /// Waits for this thread's turn, unless it has it already.
     pub(super) fn lock(&self) -> Result<Turn<'_, T>, BackendError> {
-        let address = std::ptr::from_ref(&self.0).addr();
-        let mut is_held = false;
-        note(|held| is_held = held.contains(&address));
-        if is_held {
-            return Err(BackendError::reentrant());
-        }
+        self.refuse_the_holder()?;
         let guard = self.0.lock();
+        let address = self.address();
         note(|held| held.push(address));
         Ok(Turn { guard, address })
+    }
+
+    /// Refuses a thread that has its turn: it is inside code of the application's own that the holder runs,
+    /// and would wait for itself.
+    pub(super) fn refuse_the_holder(&self) -> Result<(), BackendError> {
+        let mut is_held = false;
+        note(|held| is_held = held.contains(&self.address()));
+        if is_held { Err(BackendError::reentrant()) } else { Ok(()) }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(&self.0).addr()
     }
 }
 

@@ -103,9 +103,10 @@ impl SqliteOptions {
     }
 
     /// A function to run on every connection that the store opens, before its own set-up: for an encryption
-    /// key, or pragmas of the application's own. An error of its fails the opening. After a commit that failed
-    /// the store opens a new one. Busy handler, commit and rollback hooks, journal mode, `synchronous` and
-    /// `journal_size_limit` are the store's to set.
+    /// key, or pragmas of the application's own. An error of its fails the opening. After a commit that
+    /// failed the store opens a new one; each [`stats`](crate::IdempotencyStore#method.stats) and
+    /// [`stuck`](crate::IdempotencyStore#method.stuck) opens one of its own. Busy handler, commit and
+    /// rollback hooks, journal mode, `synchronous` and `journal_size_limit` are the store's to set.
     #[must_use]
     pub fn with_connection_setup(
         mut self,

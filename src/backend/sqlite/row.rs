@@ -60,11 +60,8 @@ pub(super) fn read(
     if expires_at.is_over(now) {
         return Ok(None);
     }
-    let state = match columns.next::<String>()?.as_str() {
-        IN_PROGRESS => State::InProgress,
-        COMPLETED => State::Completed,
-        _ => return Err(BackendError::corrupt("a record's state is unknown")),
-    };
+    let state =
+        state(&columns.next::<String>()?).ok_or(BackendError::corrupt("a record's state is unknown"))?;
     let token =
         FencingToken::new(columns.next()?).ok_or(BackendError::corrupt("a record's token is below 1"))?;
     let attempt = columns.next()?;
@@ -111,6 +108,15 @@ pub(super) fn read(
     match record.check() {
         Ok(()) => Ok(Some(record)),
         Err(violation) => Err(BackendError::corrupt("a record breaks an invariant").with_source(violation)),
+    }
+}
+
+/// The state that a row calls `name`.
+pub(super) fn state(name: &str) -> Option<State> {
+    match name {
+        IN_PROGRESS => Some(State::InProgress),
+        COMPLETED => Some(State::Completed),
+        _ => None,
     }
 }
 

@@ -113,12 +113,31 @@ WHERE stored.expires_at_ms <= ?4
     AND stored.reply_kind IS NULL AND stored.completed_at_ms IS NULL
     AND stored.token >= 1 AND stored.attempt BETWEEN 1 AND 4294967295)";
 
-/// The columns in the order in which `row` reads them.
-const READ: &str = "
-SELECT expires_at_ms, state, token, attempt, created_at_ms, lease_ms, retention_ms, lease_until_ms, completed_at_ms,
-  fingerprint_format, fingerprint, reply_kind, reply_status, reply_checksum, reply_reference, reply_headers, reply_body,
-  checkpoint_checksum, checkpoint
-FROM main.{p}record WHERE scope = ?1 AND key = ?2";
+/// The columns in the order in which `row` reads them, all but the checkpoint's two.
+macro_rules! columns {
+    () => {
+        "expires_at_ms, state, token, attempt, created_at_ms, lease_ms, retention_ms, lease_until_ms, completed_at_ms,
+  fingerprint_format, fingerprint, reply_kind, reply_status, reply_checksum, reply_reference, reply_headers, reply_body"
+    };
+}
+
+const READ: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", checkpoint_checksum, checkpoint FROM main.{p}record WHERE scope = ?1 AND key = ?2"
+);
+
+/// Every record in progress, and whose it is. Which of them are stuck is decided in Rust, and only there.
+const LIST_IN_PROGRESS: &str =
+    concat!("SELECT ", columns!(), ", scope, key FROM main.{p}record WHERE state = 'in_progress'");
+
+/// What tells how each record stands, and how many bytes it holds. SQLite takes `octet_length` from the head
+/// of the row, so no page is read for a reply or a checkpoint that lies outside of it.
+const OUTLINE: &str = "
+SELECT expires_at_ms, state, lease_until_ms,
+  ifnull(octet_length(scope), 0) + ifnull(octet_length(key), 0) + ifnull(octet_length(reply_reference), 0)
+    + ifnull(octet_length(reply_headers), 0) + ifnull(octet_length(reply_body), 0) + ifnull(octet_length(checkpoint), 0)
+FROM main.{p}record";
 
 /// Who granted the newest claim, and its number.
 const READ_OWNER: &str = "SELECT token, writer FROM main.{p}record WHERE scope = ?1 AND key = ?2";
@@ -171,6 +190,8 @@ pub(super) const BARS_TO_WRITES: [(&str, &str); 2] = [
     ("PRAGMA query_only", "PRAGMA query_only = OFF"),
     ("PRAGMA count_changes", "PRAGMA count_changes = OFF"),
 ];
+
+pub(super) const BAR_WRITES: &str = "PRAGMA query_only = ON";
 
 /// A mark inside a transaction of the application's. Of savepoints with one name the newest is meant.
 pub(super) const SET_MARK: &str = "SAVEPOINT idempotency";
@@ -239,6 +260,8 @@ statements! {
     write_last_token: WRITE_LAST_TOKEN,
     claim: CLAIM,
     read: READ,
+    list_in_progress: LIST_IN_PROGRESS,
+    outline: OUTLINE,
     read_owner: READ_OWNER,
     extend: EXTEND,
     update: UPDATE,
