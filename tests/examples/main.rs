@@ -5,6 +5,7 @@
 
 #![cfg(feature = "sqlite")]
 
+mod inspect;
 #[cfg(unix)]
 mod kill_loop;
 mod orders;
