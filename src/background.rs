@@ -120,8 +120,8 @@ mod tests {
     /// Right code passes however long this is.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// What `work` comes to, on a thread of its own, since wrong code waits for ever; none if it does not come
-    /// back, or panics.
+    /// What `work` comes to, on a thread of its own, since wrong code waits for ever; none if it panics, or does
+    /// not come back.
     fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (say, said) = channel();
         thread::spawn(move || say.send(work()));

@@ -69,9 +69,9 @@ impl<B: Backend> IdempotencyStore<B> {
     /// ```
     ///
     /// Every few minutes suits most: what has expired costs only its room, and beside what is kept for 24
-    /// hours that of five minutes is little. `every` is real time, whatever the store's clock shows. Each time
-    /// it is up to a tenth longer or shorter, so that processes that start together don't sweep together.
-    /// Below one millisecond it is one.
+    /// hours that of five minutes is little. `every` is real time, whatever the store's clock shows. Each
+    /// time it is up to a tenth longer or shorter, so that processes that start together don't sweep
+    /// together. Below one millisecond it is one.
     ///
     /// If nothing has expired, a run costs about nothing. Else it costs what it removes, in small batches
     /// between which claims have their turn; on SQLite each batch is a transaction of its own. One sweeper is
@@ -132,8 +132,8 @@ fn jittered(every: Duration, jitter: &mut Jitter) -> Duration {
 /// [`atomically`](IdempotencyStore#method.atomically) of its own store: each would wait for the other. Where
 /// it is dropped on its own thread, by a backend, that ends soon after.
 ///
-/// The thread does not come along into a fork of the process: fork first, and start the sweeper in the process
-/// that uses the store. What a fork inherits does not run, has [`Error::Forked`] as its
+/// The thread does not come along into a fork of the process: fork first, and start the sweeper in the
+/// process that uses the store. What a fork inherits does not run, has [`Error::Forked`] as its
 /// [`last_error`](Self::last_error), and is dropped at once.
 #[derive(Debug)]
 #[must_use = "dropping it ends the sweeping"]

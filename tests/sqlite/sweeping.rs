@@ -20,10 +20,12 @@ const PATIENCE: u32 = 50_000;
 fn insert(path: &Path, scope: &str, count: u32, expires_at: Timestamp) {
     let inserted = shell(path).execute(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
-         INSERT INTO idempotency_record (scope, key, state, token, attempt, created_at_ms, lease_ms, retention_ms,
-           lease_until_ms, completed_at_ms, expires_at_ms, fingerprint_format, fingerprint, writer, reply_kind,
-           reply_checksum)
-         SELECT ?1, 'key ' || i, 'completed', i, 1, 0, 1, 1, 1, 1, ?3, 2, zeroblob(32), 0, 'marker', zeroblob(16) FROM n",
+         INSERT INTO idempotency_record (scope, key, state, token, attempt, created_at_ms, lease_ms,
+           retention_ms, lease_until_ms, completed_at_ms, expires_at_ms, fingerprint_format, fingerprint, writer,
+           reply_kind, reply_checksum)
+         SELECT ?1, 'key ' || i, 'completed', i, 1, 0, 1, 1, 1, 1, ?3, 2, zeroblob(32), 0, 'marker',
+           zeroblob(16)
+         FROM n",
         (scope, count, expires_at.as_millis()),
     );
     assert_eq!(inserted.expect("room for the rows"), usize::try_from(count).expect("a small number"));
@@ -121,7 +123,7 @@ fn assert_turns_were_taken(transactions: &[Changes], claims: &[u32]) {
     let claims_between = beside.len() - sweeps;
     let at_once_again = beside.windows(2).filter(|pair| is_sweep(&pair[0]) && is_sweep(&pair[1])).count();
     println!(
-        "{claims_between} claims between {sweeps} transactions of the sweep, of which {at_once_again} came at \
+        "{claims_between} claims between {sweeps} transactions of the sweep, {at_once_again} of which came at \
          once after another; {claims:?} in each thread"
     );
     assert!(claims_between >= 2 * sweeps, "claims starve behind the sweep");

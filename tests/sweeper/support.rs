@@ -1,5 +1,5 @@
-//! What these tests need beside the fixtures: waiting for what a sweeper does, and backends that do something at a
-//! sweep.
+//! What these tests need beside the fixtures: waiting for what a sweeper does, and a backend that does
+//! something before a sweep.
 
 use crate::common::{Answer, Fixture, asks_for, key, scope};
 use idempotency::{
