@@ -1,7 +1,8 @@
 //! Claiming: who gets the operation when several ask.
 
 use crate::common::{Answer, asks_for, key, on_every_backend, scope, secs};
-use crate::support::{Random, race, reply, snapshot, watched};
+use crate::snapshot::snapshot;
+use crate::support::{Random, race, reply, watched};
 use idempotency::{ClaimOutcome, DynStore, FencingToken, Fingerprint, IdempotencyKey, Scope, State};
 use std::collections::BTreeMap;
 

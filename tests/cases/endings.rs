@@ -2,7 +2,8 @@
 //! the times of it.
 
 use crate::common::{Answer, Fixture, asks_for, key, on_every_backend, scope, secs};
-use crate::support::{ENDINGS_WITHOUT_REPLY, lost, reply, snapshot, watched};
+use crate::snapshot::snapshot;
+use crate::support::{ENDINGS_WITHOUT_REPLY, lost, reply, watched};
 use bytes::Bytes;
 use idempotency::testing::Fault;
 use idempotency::{

@@ -11,6 +11,8 @@ mod ownership;
 mod periods;
 #[path = "../common/seed.rs"]
 mod seed;
+#[path = "../common/snapshot.rs"]
+mod snapshot;
 mod support;
 mod taken_over;
 mod tokens;

@@ -2,7 +2,8 @@
 //! the owners that come too late.
 
 use crate::common::{Answer, asks_for, key, on_every_backend, scope, secs};
-use crate::support::{EXTENSIONS, Random, lost, owner_calls, race, reply, snapshot, watched};
+use crate::snapshot::snapshot;
+use crate::support::{EXTENSIONS, Random, lost, owner_calls, race, reply, watched};
 use idempotency::testing::Fault;
 use idempotency::{Error, LostReason, State, Ticket};
 

@@ -1,7 +1,8 @@
 //! Case 27: lease and retention, which no record is without, and which travel with the claim.
 
 use crate::common::{Answer, asks_for, key, on_every_backend, scope, secs};
-use crate::support::{reply, snapshot};
+use crate::snapshot::snapshot;
+use crate::support::reply;
 use idempotency::{Error, Period, PeriodError, Policy, PolicyError};
 use std::time::Duration;
 

@@ -1,13 +1,10 @@
-//! What these cases need beside the fixtures: every call a claim's owner can make, what is stored byte for
-//! byte, and races.
+//! What these cases need beside the fixtures: every call a claim's owner can make, and races.
 
+#[cfg(feature = "sqlite")]
 use crate::common::Fixture;
 use crate::seed;
 use idempotency::testing::FaultyBackend;
-use idempotency::{
-    Backend, Claim, DynStore, Error, IdempotencyKey, IdempotencyStore, LostReason, Record, Reply, Scope,
-    StoredResponse,
-};
+use idempotency::{Backend, Claim, DynStore, Error, IdempotencyStore, LostReason, Reply, StoredResponse};
 use std::hint::spin_loop;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -68,32 +65,6 @@ pub fn lost(result: Result<(), Error>) -> LostReason {
         Err(Error::ClaimLost(reason)) => reason,
         other => panic!("wanted ClaimLost, got {other:?}"),
     }
-}
-
-/// All that is stored: one record as the store reads it, and every row as it lies in the file, where there is
-/// one.
-#[derive(Debug, PartialEq)]
-pub struct Snapshot {
-    pub record: Option<Record>,
-    #[cfg(feature = "sqlite")]
-    rows: Vec<Vec<rusqlite::types::Value>>,
-}
-
-pub fn snapshot(fixture: &Fixture, scope: &Scope, key: &IdempotencyKey) -> Snapshot {
-    Snapshot {
-        record: fixture.stored(scope, key),
-        #[cfg(feature = "sqlite")]
-        rows: fixture.path().map_or_else(Vec::new, |path| rows(&path).expect("readable rows")),
-    }
-}
-
-#[cfg(feature = "sqlite")]
-fn rows(path: &std::path::Path) -> rusqlite::Result<Vec<Vec<rusqlite::types::Value>>> {
-    let connection = rusqlite::Connection::open(path)?;
-    let mut statement = connection.prepare("SELECT * FROM idempotency_record ORDER BY scope, key")?;
-    let columns = statement.column_count();
-    let rows = statement.query_map([], |row| (0..columns).map(|column| row.get(column)).collect())?;
-    rows.collect()
 }
 
 /// Another handle on the fixture's file, with a connection of its own, as another process has.

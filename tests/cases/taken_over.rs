@@ -2,7 +2,8 @@
 //! more. Nothing they do changes what is stored.
 
 use crate::common::{Answer, Fixture, asks_for, key, on, on_every_backend, scope, secs};
-use crate::support::{ENDINGS_WITHOUT_REPLY, lost, owner_calls, reply, snapshot};
+use crate::snapshot::snapshot;
+use crate::support::{ENDINGS_WITHOUT_REPLY, lost, owner_calls, reply};
 use idempotency::{Claim, DynStore, Error, FencingToken, LostReason, MemoryBackend, MemoryOptions, State};
 
 /// What the second owner does before the first one comes back, by name, and why the first has then lost.

@@ -1,7 +1,8 @@
 //! Case 11 on a file: what operators, other handles, other processes and restored copies do to it.
 
 use crate::common::{Answer, Fixture, asks_for, key, scope};
-use crate::support::{handle_on_file, lost, reply, snapshot};
+use crate::snapshot::snapshot;
+use crate::support::{handle_on_file, lost, reply};
 use crate::tokens::grants_one_more_and_then_none;
 use idempotency::{Claim, DynStore, Error, FencingToken, IdempotencyStore, LostReason};
 use std::path::Path;
