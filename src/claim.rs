@@ -28,6 +28,7 @@ use crate::policy::{MAX_CHECKPOINT_LEN, Terms};
 use crate::record::{FencingToken, Unshown};
 use crate::reply::Reply;
 use crate::shared::Shared;
+use crate::time::Timestamp;
 use crate::transition::{self, Command};
 use bytes::Bytes;
 use std::fmt;
@@ -101,6 +102,17 @@ impl Claim {
         })
     }
 
+    /// A handle on the claim of `ticket` without a look at its record, for whoever is going to end it.
+    pub(crate) fn to_end(shared: Arc<Shared>, ticket: Ticket, max_reply_len: usize) -> Self {
+        Self {
+            standing: Standing::found(Timestamp::from_millis(0)),
+            store: Unfinished::new(shared),
+            ticket,
+            checkpoint: None,
+            max_reply_len,
+        }
+    }
+
     /// Who the key belongs to.
     #[must_use]
     pub const fn scope(&self) -> &Scope {
@@ -152,7 +164,6 @@ impl Claim {
     }
 
     /// The claim as plain data, for those who hand none of it on.
-    #[cfg(feature = "tokio")]
     pub(crate) const fn as_ticket(&self) -> &Ticket {
         &self.ticket
     }

@@ -1,7 +1,7 @@
 //! Claim, work and completion in one call: [`run`](IdempotencyStore::run).
 
 use crate::backend::Backend;
-use crate::claim::Claim;
+use crate::claim::{Claim, Ticket};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::{IdempotencyKey, Scope};
@@ -12,6 +12,7 @@ use crate::ran::{Ran, RunError};
 use crate::reply::Reply;
 use crate::store::IdempotencyStore;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
 impl<B: Backend> IdempotencyStore<B> {
     /// Runs `work` if the operation is the caller's to run, and ends the claim by what it gives: a reply is
@@ -80,13 +81,24 @@ impl<B: Backend> IdempotencyStore<B> {
         mut claim: Claim,
         work: impl FnOnce(&mut Claim) -> Result<Reply, E>,
     ) -> Result<Ran, RunError<E>> {
-        match catch_unwind(AssertUnwindSafe(|| work(&mut claim))) {
+        let own = claim.as_ticket().clone();
+        let worked = catch_unwind(AssertUnwindSafe(|| work(&mut claim)));
+        if *claim.as_ticket() != own {
+            claim = self.exchanged(own);
+        }
+        match worked {
             Ok(worked) => end(claim, self.policy(), worked),
             Err(panic) => {
                 end_after_panic(claim);
                 resume_unwind(panic)
             }
         }
+    }
+
+    /// The claim that a run was granted, to be ended, where its work has put another in the place of what it was
+    /// lent (`mem::swap`). That other one is nobody's to end but its owner's.
+    pub(crate) fn exchanged(&self, own: Ticket) -> Claim {
+        Claim::to_end(Arc::clone(self.shared()), own, self.policy().max_reply_len())
     }
 }
 
@@ -115,7 +127,8 @@ pub(crate) fn end<E>(claim: Claim, policy: &Policy, worked: Result<Reply, E>) ->
 
 /// Ends `claim` whose work has panicked, and may have had its effect before.
 pub(crate) fn end_after_panic(claim: Claim) {
-    let _is_ended = end_failed(claim, Failures::Abandon);
+    // The work's panic is the one to hear of, should a backend panic here as well.
+    let _is_ended = catch_unwind(AssertUnwindSafe(|| end_failed(claim, Failures::Abandon)));
 }
 
 fn end_failed(claim: Claim, failures: Failures) -> Result<(), Error> {

@@ -100,6 +100,11 @@ impl AsyncClaim {
         self.ticket.clone()
     }
 
+    /// The claim as plain data, for those who hand none of it on.
+    pub(super) const fn as_ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
     /// Turns the claim into plain data.
     #[must_use]
     pub fn into_ticket(self) -> Ticket {

@@ -68,7 +68,12 @@ impl<B: Backend> AsyncStore<B> {
             Ok(ran) => return Ok(ran),
             Err(claim) => claim,
         };
-        match catch_panic(async { work(&mut claim).await }).await {
+        let own = claim.as_ticket().clone();
+        let worked = catch_panic(async { work(&mut claim).await }).await;
+        if *claim.as_ticket() != own {
+            claim = AsyncClaim::new(self.store.exchanged(own), self.pool.clone());
+        }
+        match worked {
             Ok(worked) => self.end_run(claim, worked).await,
             Err(panic) => {
                 let _is_ended = claim.end(end_after_panic).await;

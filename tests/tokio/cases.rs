@@ -1,7 +1,7 @@
 //! What broke other stores, through the handle for tasks: cases that the store itself is held to as well.
 
 use crate::bench::{Bench, claimed, completed, is_in_progress, reply};
-use crate::common::{asks_for, on_every_backend, secs};
+use crate::common::{asks_for, key, on_every_backend, secs};
 use idempotency::{
     AsyncClaim, ClaimOutcome, Error, Failures, LostReason, Ran, Reply, RunError, State, StoredResponse,
 };
@@ -208,5 +208,24 @@ fn what_work_gives_is_recorded_or_not_as_the_policy_says() {
                 other => panic!("{told}: {other:?}"),
             }
         }
+    });
+}
+
+/// What ends is the claim that the run was granted, whatever the work has put in its place.
+#[test]
+fn work_that_exchanges_its_claim_for_another_still_ends_its_own() {
+    on_every_backend(|fixture| {
+        let (bench, other) = (Bench::on(fixture, "k"), key("other"));
+        let (store, scope, request) = (&bench.store, &bench.scope, &bench.request);
+        let run = store.run(scope, &bench.key, request, async |claim: &mut AsyncClaim| {
+            let foreign = claimed(store.try_claim(scope, &other, request).await?);
+            drop(std::mem::replace(claim, foreign));
+            Ok::<_, Error>(reply("done"))
+        });
+        assert!(matches!(bench.block_on(run), Ok(Ran::Executed(_))), "{}", bench.name);
+        let again = bench.block_on(store.try_claim(scope, &bench.key, request)).expect("an answer");
+        assert_eq!(completed(again).reply, reply("done"), "{}", bench.name);
+        let left = bench.block_on(store.try_claim(scope, &other, request)).expect("an answer");
+        assert!(is_in_progress(&left), "{}", bench.name);
     });
 }

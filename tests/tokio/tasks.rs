@@ -95,7 +95,12 @@ fn what_an_operator_asks_is_answered_to_a_task() {
         let stats = bench.block_on(bench.store.stats()).expect("counts");
         assert_eq!((stats.in_progress, stats.lapsed), (0, 1), "{}", bench.name);
         let stuck = bench.block_on(bench.store.stuck(1)).expect("a list");
-        assert_eq!(stuck.iter().map(|stuck| &stuck.id.key).collect::<Vec<_>>(), [&bench.key], "{}", bench.name);
+        assert_eq!(
+            stuck.iter().map(|stuck| &stuck.id.key).collect::<Vec<_>>(),
+            [&bench.key],
+            "{}",
+            bench.name
+        );
         assert_eq!(bench.gate().calls(), ["claim", "abandon", "stats", "stuck"], "{}", bench.name);
     });
 }
