@@ -114,11 +114,18 @@ impl<E: From<Error>> RunError<E> {
     ///
     /// ```
     /// # use idempotency::*;
+    /// # let (scope, key) = (Scope::new("acct_1")?, IdempotencyKey::new("8e03978e")?);
+    /// # let fingerprint = Fingerprint::builder().finish();
+    /// # let store = IdempotencyStore::in_memory();
     /// type Any = Box<dyn std::error::Error + Send + Sync>;
     ///
-    /// fn answer(ran: Result<Ran, RunError<Any>>) -> Result<Ran, Any> {
-    ///     Ok(ran.map_err(RunError::into_error)?)
-    /// }
+    /// let work = |_: &mut Claim| -> Result<Reply, Any> {
+    ///     let order = "42".parse::<u64>()?; // fails in its own way
+    ///     Ok(Reply::Reference(format!("order {order}")))
+    /// };
+    /// let ran = store.run(&scope, &key, &fingerprint, work).map_err(RunError::into_error)?;
+    /// # assert!(matches!(ran, Ran::Executed(_)));
+    /// # Ok::<(), Any>(())
     /// ```
     pub fn into_error(self) -> E {
         match self {
@@ -139,6 +146,9 @@ impl<E> RunError<E> {
     }
 
     /// Whether the same call may succeed if it is made again a little later; see [`Error::is_transient`].
+    ///
+    /// After [`run`](crate::IdempotencyStore::run) has answered [`NotRecorded`](Self::NotRecorded), the record
+    /// stands under its lease: until that is over, the same call is answered in progress.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.store_error().is_some_and(Error::is_transient)

@@ -30,6 +30,11 @@ impl<B: Backend> IdempotencyStore<B> {
     /// [`save_checkpoint`](Claim::save_checkpoint), or [`keep_alive`](Claim::keep_alive). On a takeover
     /// ([`Claim::is_takeover`]) an earlier attempt may have had the effect: ask before repeating it.
     ///
+    /// `work` may end the claim by itself, through a [`ticket`](Claim::ticket): with
+    /// [`complete_in`](Self#method.complete_in), say, and then give the same reply. Of two replies the first
+    /// stands, and comes back. While it runs, nothing is locked, and it may use the store, for this key too: that
+    /// is in progress.
+    ///
     /// ```
     /// use idempotency::{Claim, Failures, IdempotencyStore, Policy, Ran, Reply, StoredResponse};
     /// # use idempotency::{Fingerprint, IdempotencyKey, Scope};
@@ -53,12 +58,14 @@ impl<B: Backend> IdempotencyStore<B> {
     /// - [`RunError::Store`]: the work was not run, as in [`try_claim`](Self::try_claim).
     /// - [`RunError::Work`]: the work's own error, unchanged. The claim has ended as the table says; if that
     ///   failed, it stands until its lease ends, and [`metrics`](Self::metrics) count the failure.
-    /// - [`RunError::NotRecorded`]: the work gave this reply, and it was not recorded (as in
-    ///   [`Claim::complete`]), or the claim of a failure could not be ended (as in [`Claim::abandon`]). The
-    ///   record stands under its lease, and then the operation is run again, by a takeover. To try the same
-    ///   completion again instead, have `work` put its [`Claim::ticket`] aside, and
-    ///   [`complete`](Self::complete) by that. With [`Error::ClaimLost`] the effect
-    ///   has happened, and whoever took over has the reply, or will have.
+    /// - [`RunError::NotRecorded`]: the work gave this reply, so its effect may have happened; and the reply was
+    ///   not recorded, as in [`Claim::complete`], or it is a failure, and its claim was not ended, as in
+    ///   [`Claim::abandon`].
+    ///   - With [`Error::ClaimLost`] nothing was written: somebody has taken over, or the record is gone, or the
+    ///     work had completed before it failed. [`try_claim`](Self::try_claim) tells what there is now.
+    ///   - With any other the record stands under its lease, and then a takeover runs the operation again. To try
+    ///     the same completion before that, have `work` put its [`Claim::ticket`] aside, and
+    ///     [`complete`](Self::complete) by it: with less, if the reply was too large.
     pub fn run<E>(
         &self,
         scope: &Scope,
