@@ -8,7 +8,7 @@ use std::io::{self, Stdout, Write};
 use std::process::ExitCode;
 
 #[path = "exit.rs"]
-mod exit;
+pub mod exit;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 

@@ -5,6 +5,7 @@
 
 #![cfg(feature = "sqlite")]
 
+mod checkpoints;
 mod inspect;
 #[cfg(unix)]
 mod kill_loop;
