@@ -110,14 +110,19 @@ impl<'a> Bench<'a> {
                 drop(started);
                 self.gate().open();
             }
-            Place::Answered => {
-                self.gate().shut(Moment::Before);
-                let started = Started::new(future);
-                self.gate().wait_for_call();
-                self.gate().open();
-                started.wait_until_woken();
-            }
+            Place::Answered => drop(self.answered(future)),
         }
+    }
+
+    /// Starts `future`, and waits until its call has been answered. It has not looked at the answer.
+    #[track_caller]
+    pub fn answered<F: Future>(&self, future: F) -> Started<F> {
+        self.gate().shut(Moment::Before);
+        let started = Started::new(future);
+        self.gate().wait_for_call();
+        self.gate().open();
+        started.wait_until_woken();
+        started
     }
 
     /// Has all the threads of the pool, until what it gives is dropped.
@@ -179,7 +184,7 @@ pub struct Started<F> {
 }
 
 impl<F: Future> Started<F> {
-    /// Polls `future` once, which must not be enough.
+    /// Polls `future` once, which must not be enough: something keeps its call from being answered.
     #[track_caller]
     pub fn new(future: F) -> Self {
         let mut started = Self { future: Box::pin(future), woken: Arc::new(Woken::default()) };
@@ -191,6 +196,15 @@ impl<F: Future> Started<F> {
         *self.woken.is_woken() = false;
         let waker = Waker::from(Arc::clone(&self.woken));
         self.future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    /// The rest, for a runtime.
+    pub fn into_future(self) -> Pin<Box<F>> {
+        self.future
+    }
+
+    pub fn is_woken(&self) -> bool {
+        *self.woken.is_woken()
     }
 
     /// Waits until there is something new, and does not look at it.

@@ -204,8 +204,7 @@ fn a_waiter_whose_runtime_shuts_down_while_it_pauses_is_told_so() {
         let gone = Builder::new_current_thread().enable_time().build().expect("a runtime");
         let store = AsyncStore::new(bench.store.store().clone(), gone.handle().clone());
         let mut waiting =
-            Started::new(store.claim_or_wait(&bench.scope, &bench.key, &bench.request, secs(60)));
-        waiting.wait_until_woken();
+            bench.answered(store.claim_or_wait(&bench.scope, &bench.key, &bench.request, secs(60)));
         // It has heard that the operation is running, and nobody moves the timers of its runtime.
         assert!(waiting.poll().is_pending(), "{}", bench.name);
         drop(gone);

@@ -1,12 +1,12 @@
 //! What tasks need of the futures: that they can be sent, spawned, aborted and timed out, and that none of them
 //! holds a thread while it only waits.
 
-use crate::bench::{Bench, claimed, completed, eventually, reply};
+use crate::bench::{Bench, claimed, completed, reply};
 use crate::common::{self, Fixture, asks_for, key, on_every_backend, scope, secs};
 use crate::gate::Moment;
 use idempotency::{
-    AsyncClaim, AsyncStore, Backend, CompleteError, Error, Fingerprint, IdempotencyKey, IdempotencyStore,
-    Ran, Reply, RunError, Scope, StoredResponse,
+    AsyncClaim, AsyncStore, Backend, ClaimOutcome, CompleteError, Error, Fingerprint, IdempotencyKey,
+    IdempotencyStore, Ran, Reply, RunError, Scope, StoredResponse,
 };
 use std::error::Error as StdError;
 use std::io;
@@ -143,47 +143,71 @@ fn handles_and_futures_can_be_sent_between_threads() {
     assert_send(claim.complete(StoredResponse::new(201)));
 }
 
+/// Whether the call has come to the store by then or not.
 #[test]
-fn a_claim_that_times_out_is_given_back() {
+fn a_claim_that_times_out_leaves_the_key_to_others() {
     on_every_backend(|fixture| {
         let bench = Bench::on(fixture, "k");
         bench.gate().shut(Moment::Before);
-        let (scope, key, request) = (&bench.scope, &bench.key, &bench.request);
+        let (scope, key, request) = (bench.scope.clone(), bench.key.clone(), bench.request);
         let answer = bench.block_on(async {
-            timeout(Duration::from_millis(1), bench.store.try_claim(scope, key, request)).await
+            timeout(Duration::from_millis(20), bench.store.try_claim(&scope, &key, &request)).await
         });
         assert!(answer.is_err(), "{}", bench.name);
         bench.gate().open();
-        eventually(bench.name, || bench.metrics().releases == 1);
-        assert_eq!(bench.claim().attempt(), 1, "{}", bench.name);
+        let store = bench.shut_down();
+        let metrics = store.metrics();
+        assert_eq!(metrics.claims, metrics.releases, "{}", fixture.name);
+        assert_eq!(metrics.dropped_unfinished, 0, "{}", fixture.name);
+        let next = store.try_claim(&scope, &key, &request).expect("an answer");
+        assert!(matches!(next, ClaimOutcome::Claimed(_)), "{}: {next:?}", fixture.name);
     });
 }
 
-/// With one thread, an owner could not complete if a waiter had it.
+/// The pool has one thread: who comes after a waiter would have to wait for it.
 #[test]
-fn waiters_hold_no_thread() {
+fn a_waiter_holds_no_thread_while_it_pauses() {
     on_every_backend(|fixture| {
+        let bench = Bench::on(fixture, "k");
         let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(1).build();
         let runtime = runtime.expect("a runtime");
-        let store = AsyncStore::new(fixture.store.clone(), runtime.handle().clone());
-        let (scope, key, request) = (scope("tenant"), key("k"), asks_for("pay"));
-        let claim = claimed(runtime.block_on(store.try_claim(&scope, &key, &request)).expect("an answer"));
+        let store = AsyncStore::new(bench.store.store().clone(), runtime.handle().clone());
+        let claim = bench.claim();
+        let mut waiting =
+            bench.answered(store.claim_or_wait(&bench.scope, &bench.key, &bench.request, secs(30)));
+        // It has heard that the operation is running. The timers of its runtime stand still.
+        assert!(waiting.poll().is_pending(), "{}", bench.name);
+        for _ in 0..3 {
+            bench.block_on(store.call(|_| ())).expect("a free thread");
+        }
+        assert!(!waiting.is_woken(), "{}", bench.name);
+
+        let done = bench.block_on(claim.complete(reply("done"))).expect("a claim that stands");
+        let answer = runtime.block_on(waiting.into_future()).expect("an answer");
+        assert_eq!(completed(answer), done, "{}", bench.name);
+    });
+}
+
+#[test]
+fn all_who_wait_hear_of_the_reply() {
+    on_every_backend(|fixture| {
+        let bench = Bench::on(fixture, "k");
+        let claim = bench.claim();
         let waiting: Vec<_> = (0..16)
             .map(|_| {
-                let (store, scope, key) = (store.clone(), scope.clone(), key.clone());
-                runtime.spawn(async move { store.claim_or_wait(&scope, &key, &request, secs(30)).await })
+                let (store, scope, key) = (bench.store.clone(), bench.scope.clone(), bench.key.clone());
+                let request = bench.request;
+                let waiting = async move { store.claim_or_wait(&scope, &key, &request, secs(30)).await };
+                bench.runtime.spawn(waiting)
             })
             .collect();
-        runtime.block_on(async {
-            while store.store().metrics().in_progress < 16 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        });
-        let done = runtime.block_on(claim.complete(reply("done"))).expect("a claim that stands");
+        bench.run_until(bench.name, || bench.metrics().in_progress == 16);
+        let done = bench.block_on(claim.complete(reply("done"))).expect("a claim that stands");
         for waiter in waiting {
-            let answer = runtime.block_on(waiter).expect("no panic").expect("an answer");
-            assert_eq!(completed(answer), done, "{}", fixture.name);
+            let answer = bench.block_on(waiter).expect("no panic").expect("an answer");
+            assert_eq!(completed(answer), done, "{}", bench.name);
         }
+        assert_eq!(bench.metrics().claims, 1, "{}", bench.name);
     });
 }
 

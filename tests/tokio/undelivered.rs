@@ -1,7 +1,7 @@
 //! Claims that were granted to a future that was dropped meanwhile: their work has not begun, so they are given
 //! back, once.
 
-use crate::bench::{Bench, Place, Started, claimed, eventually, is_in_progress, reply};
+use crate::bench::{Bench, Place, claimed, eventually, is_in_progress, reply};
 use crate::common::{asks_for, key, on_every_backend, scope, secs};
 use crate::gate::{Gate, Moment};
 use idempotency::{AsyncStore, Error, Fingerprint, IdempotencyKey, Reply, Scope};
@@ -191,11 +191,7 @@ fn a_waiter_that_is_dropped_while_it_pauses_changes_nothing() {
 fn giving_a_claim_back_does_not_hold_up_the_task_that_dropped_its_future() {
     on_every_backend(|fixture| {
         let bench = Bench::on(fixture, "k");
-        bench.gate().shut(Moment::Before);
-        let asking = Started::new(bench.store.try_claim(&bench.scope, &bench.key, &bench.request));
-        bench.gate().wait_for_call();
-        bench.gate().open();
-        asking.wait_until_woken();
+        let asking = bench.answered(bench.store.try_claim(&bench.scope, &bench.key, &bench.request));
         bench.gate().shut_for("release", Moment::Before);
         drop(asking);
         bench.gate().wait_for_call();
