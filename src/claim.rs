@@ -46,14 +46,15 @@ use std::time::Duration;
 /// expired, the token proves the claim, and renewing and completing succeed.
 ///
 /// Work that may outlast its lease renews it: by [`renew`](Self::renew) or
-/// [`save_checkpoint`](Self::save_checkpoint) between its steps, or, where a step may take longer than the lease,
-/// by [`keep_alive`](Self::keep_alive) once, before the work. A long lease does the same without a renewal, but
-/// after a crash everybody waits until it is over.
+/// [`save_checkpoint`](Self::save_checkpoint) between its steps, or by [`keep_alive`](Self::keep_alive),
+/// once, where a step may be longer than the lease. A lease that is long enough needs no renewing, but after
+/// a crash everybody waits until it is over.
 ///
 /// # Differences from a lock guard
-/// Dropping a `Claim` does no I/O and ends nothing. The lease runs on, as after a crash, and then the next
-/// claim takes over: what the work had called may still be in flight, so the key must not reopen while it
-/// might arrive. A lock guard that unlocks on drop would run the operation twice here.
+/// Dropping a `Claim` does no I/O and ends nothing but its [renewing](Self::keep_alive). The lease runs on,
+/// as after a crash, and then the next claim takes over: what the work had called may still be in flight, so
+/// the key must not reopen while it might arrive. A lock guard that unlocks on drop would run the operation
+/// twice here.
 #[must_use = "dropping a claim ends nothing: complete, abandon or release it"]
 pub struct Claim {
     // Before the store, which is not to wait for a renewal of this claim.
@@ -256,7 +257,8 @@ impl Claim {
     /// [`Policy::is_failure`](crate::Policy::is_failure) before, and abandons or releases instead.
     ///
     /// # Errors
-    /// [`CompleteError`], with the claim, which is not [kept alive](Self::keep_alive) any more, and the reply:
+    /// [`CompleteError`], with the claim, which is not [kept alive](Self::keep_alive) any more, and the
+    /// reply:
     /// - [`Error::ReplyTooLarge`], [`Error::HeadersTooLarge`]: nothing was recorded, and the claim stands;
     ///   complete with less.
     /// - [`Error::ClaimLost`]: nothing was recorded, and the claim is not its owner's any more; the effect
@@ -340,7 +342,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if self.store.is_left() {
+        // One that a renewal has found lost blocks nobody either.
+        if self.store.is_left() && !self.is_lost() {
             self.count(Event::DroppedUnfinished);
         }
     }

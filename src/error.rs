@@ -144,9 +144,10 @@ pub enum Error {
         /// The version that is linked.
         found: &'static str,
     },
-    /// This process is a fork of one that has a store open. SQLite can't be used on both sides of a fork;
-    /// nothing was done. Fork first and open afterwards, in the process that uses the store, and the same for
-    /// connections of the application's own; or run another program (`exec`) in the fork.
+    /// This process is a fork of one that has a store open. SQLite can't be used on both sides of a fork, and
+    /// the threads of the store are not there; nothing was done. Fork first and open afterwards, in the
+    /// process that uses the store, and the same for connections of the application's own; or run another
+    /// program (`exec`) in the fork.
     #[error("the process was forked while a store was open; fork before opening one")]
     Forked,
     /// The store was used from inside its own

@@ -1,7 +1,7 @@
 //! Renewing claims in the background: [`Renewer`], [`KeptAlive`].
 //!
-//! One thread a store, started with the first claim that is kept alive. It knows the backend, and of a claim
-//! its record and its token; so nothing that it holds keeps a store or a claim from going away.
+//! One thread a store, started for the first claim that is kept alive. It knows the backend, and of a claim
+//! the record and the token; so it keeps no store and no claim from going away.
 
 mod kept;
 mod plans;
@@ -10,7 +10,7 @@ use self::kept::{Kept, Renewal};
 use self::plans::{Plans, WHOLE};
 use crate::backend::Backend;
 use crate::background::{Background, Signal, caught};
-use crate::error::{BackendError, Error};
+use crate::error::Error;
 use crate::jitter::Jitter;
 use crate::key::RecordId;
 use crate::observed::{Observed, Operation};
@@ -54,7 +54,7 @@ impl Renewer {
         max_age: Duration,
     ) -> Result<(), Error> {
         if self.schedule.is_forked() {
-            return Err(BackendError::forked().into());
+            return Err(Error::Forked);
         }
         if self.schedule.keep(&claim.kept, extended, max_age) {
             self.call_the_thread().inspect_err(|_| claim.stop())?;
@@ -99,7 +99,9 @@ impl KeptAlive {
 
     /// Notes that the owner has extended the lease.
     pub(crate) fn is_extended(&self, lease_until: Timestamp) {
-        self.kept.is_renewed(lease_until);
+        if !self.schedule.is_forked() {
+            self.kept.is_renewed(lease_until);
+        }
     }
 
     /// Until when the claim stands by the latest renewal.
@@ -114,8 +116,7 @@ impl KeptAlive {
 
     /// What the latest renewal failed with; none if it succeeded.
     pub(crate) fn error(&self) -> Option<Error> {
-        // A fork's copy of the lock may stand locked for ever.
-        if self.schedule.is_forked() { Some(BackendError::forked().into()) } else { self.kept.error() }
+        if self.schedule.is_forked() { Some(Error::Forked) } else { self.kept.error() }
     }
 }
 
@@ -145,8 +146,8 @@ impl Schedule {
         }
     }
 
-    /// Whether this process is a fork of the one that opened the store. Its copy of the lock may stand locked
-    /// for ever, and nobody renews anything here.
+    /// Whether this process is a fork of the one that opened the store. Its copies of the locks may stand
+    /// locked for ever, and nobody renews anything here.
     fn is_forked(&self) -> bool {
         self.process != process::id()
     }
@@ -164,8 +165,8 @@ impl Schedule {
             return;
         }
         let is_on_its_way = self.plans.lock().end(kept);
-        // Inside `atomically` that renewal waits for this very thread; whatever ends the claim is refused there
-        // for the same reason.
+        // Inside `atomically` that renewal waits for this very thread. Whatever would end the claim is
+        // refused there, for the same reason.
         if is_on_its_way && !is_refused_as_reentrant(kept, backend) {
             self.put_back.wait_while(&mut self.plans.lock(), |plans| plans.has(kept));
         }
@@ -179,7 +180,10 @@ impl Schedule {
             if batch.is_empty() {
                 continue;
             }
-            let renewals = renew(&batch, observed);
+            // What panics here is the program's own log, say. An owner would wait for ever for what is not
+            // put back.
+            let renewals = caught(|| Ok(renew(&batch, observed)));
+            let renewals = renewals.unwrap_or_else(|_| vec![Renewal::Failed; batch.len()]);
             // One for all, so that those who failed together are tried together.
             let share = u32::try_from(jitter.below(WHOLE.into())).unwrap_or(WHOLE);
             let now = self.running.elapsed();
@@ -205,14 +209,10 @@ impl Schedule {
 /// Renews all of `batch` in one call. Whoever sees on a claim what became of it finds it counted.
 fn renew(batch: &[Arc<Kept>], observed: &Observed) -> Vec<Renewal> {
     let commands: Vec<_> = batch.iter().map(|kept| kept.renewal()).collect();
-    let mut answers = match caught(|| Ok(observed.execute_many(&commands))) {
-        Ok(answers) => answers,
-        Err(panic) => {
-            let failed = |kept: &Arc<Kept>| observed.failed(Operation::Renew, kept.id(), Err(panic.clone()));
-            batch.iter().map(failed).collect()
-        }
-    };
-    answers.resize_with(batch.len(), || Err(Error::wrong_answer()));
+    let answers = caught(|| Ok(observed.execute_many(&commands))).unwrap_or_else(|panic| {
+        let failed = |kept: &Arc<Kept>| observed.failed(Operation::Renew, kept.id(), Err(panic.clone()));
+        batch.iter().map(failed).collect()
+    });
     batch.iter().zip(answers).map(|(kept, answer)| kept.hear(answer, observed)).collect()
 }
 

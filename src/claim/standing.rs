@@ -11,29 +11,32 @@ use std::time::Duration;
 
 impl Claim {
     /// Has the claim renewed in the background from now on, for at most `max_age`: for work that may outlast
-    /// its lease, and can't call [`renew`](Self::renew) in between. Nobody takes over as long as the process
-    /// lives and reaches the store, and soon after it dies somebody can.
+    /// its lease and can't [renew](Self::renew) in between. Nobody takes over as long as the process lives
+    /// and reaches the store; once it dies, somebody can as soon as the lease is over.
     ///
-    /// Each renewal comes about a third of the lease after the one before it, the first a third of the lease
-    /// after the claim was granted or renewed by this handle. They come from one thread, which all claims of the
-    /// store share, and whose calls of the backend carry many of them. `max_age` is the machine's own time: a
-    /// job that hangs holds its claim for so long and a lease more, then it can be taken over.
-    /// [`Duration::MAX`] sets no bound, and zero ends the renewing. Calling this again puts another `max_age`,
-    /// from then on, in place of the first.
+    /// The claim is renewed about a third of its lease after this handle was granted it or renewed it last
+    /// (at once if it was [resumed](crate::IdempotencyStore::resume)), and then every third of the lease. One
+    /// thread does so for all claims of the store, many to a call of the backend; whoever drops the store's
+    /// last handle or claim waits for its end. All of it goes by the machine's own time, whatever the store's
+    /// clock shows.
     ///
-    /// It is no promise. A renewal that fails is tried again soon, and the lease may be over before one
-    /// succeeds; or the whole process stood still for longer than that. So look at [`is_lost`](Self::is_lost)
-    /// where the work can stop, and at [`renewal_error`](Self::renewal_error) where it can wait.
+    /// A job that hangs holds its claim for `max_age`, and a lease longer, before it can be taken over.
+    /// [`Duration::MAX`] sets no bound, and zero ends the renewing. Calling this again puts another
+    /// `max_age`, from then on, in place of the one before.
     ///
-    /// Completing, releasing or abandoning the claim, and turning it into a ticket, ends the renewing first. It
-    /// waits for a renewal that is on its way, which takes no longer than any call of the backend's, and none
-    /// comes after it: a completion is not mistaken for a loss, and what was abandoned stays so. A
-    /// [`CompleteError`](crate::CompleteError) gives back a claim that is not kept alive any more: call this
-    /// again. Dropping the claim ends the renewing without waiting; the lease runs on, as always.
+    /// It is no promise: the store may be out of reach for longer than the lease, or the whole process stand
+    /// still. Look at [`is_lost`](Self::is_lost) where the work can stop, and at
+    /// [`renewal_error`](Self::renewal_error) where it can wait.
     ///
-    /// While the claim is kept alive, a [`ticket`](Self::ticket) of it can complete it: the renewing ends by
-    /// itself. Abandoning it by the ticket is undone by the next renewal: end it by
-    /// [`into_ticket`](Self::into_ticket) before.
+    /// Completing, releasing or abandoning the claim, and turning it into a ticket, end the renewing first:
+    /// they wait for a renewal that is on its way, as long as that call of the backend takes, and none comes
+    /// after it. So a completion is not mistaken for a loss, and what was abandoned stays so. A claim that a
+    /// [`CompleteError`](crate::CompleteError) gives back is not kept alive any more; call this again.
+    /// Dropping the claim ends the renewing and waits for nothing; the lease runs on, as always.
+    ///
+    /// A [`ticket`](Self::ticket) of a claim that is kept alive can complete it, which ends the renewing.
+    /// What is abandoned by it is renewed again; turn the claim [into the ticket](Self::into_ticket) for
+    /// that.
     ///
     /// ```
     /// # use idempotency::*;
@@ -44,7 +47,7 @@ impl Claim {
     /// # fn render(page: u32) -> u32 { page }
     /// let store = store.with_policy(Policy::new().with_lease(Duration::from_secs(30)))?;
     /// if let ClaimOutcome::Claimed(claim) = store.try_claim(&scope, &key, &fingerprint)? {
-    ///     claim.keep_alive(Duration::from_secs(3_600))?; // it never takes an hour
+    ///     claim.keep_alive(Duration::from_secs(3_600))?; // an hour is ten times what it takes
     ///     for page in 0..100 {
     ///         if claim.is_lost() {
     ///             return Ok(()); // somebody else is at it
@@ -64,9 +67,9 @@ impl Claim {
         self.standing.keep_alive(&self.store, &self.ticket, max_age)
     }
 
-    /// Whether a call of this claim, or a renewal in the background, has heard that the claim is not its owner's
-    /// any more: taken over, or its record gone. Then nothing can be written by it; stop the work if it can be
-    /// stopped. A completion by a [`ticket`](Self::ticket) is no loss.
+    /// Whether a call of this claim, or a renewal in the background, has heard that the claim is not its
+    /// owner's any more: taken over, or its record gone. Then nothing can be written by it; stop the work if
+    /// it can be stopped. A completion by a [`ticket`](Self::ticket) is no loss.
     ///
     /// It makes no call: without [`keep_alive`](Self::keep_alive) it is as old as the last one.
     #[must_use]
@@ -74,12 +77,13 @@ impl Claim {
         self.standing.is_lost()
     }
 
-    /// What the latest renewal in the background failed with; none if it succeeded, or one by the owner has since.
-    /// It is tried again, after a twentieth to a tenth of the lease, also when the lease is over: a lapsed
-    /// claim can be renewed while nobody has taken over.
+    /// What the latest renewal in the background failed with; none if it succeeded, or if the owner has
+    /// renewed the claim since. In a fork of the process it is [`Error::Forked`].
     ///
-    /// Such failures are counted in [`Metrics::renewal_failures`](crate::Metrics::renewal_failures). A loss is
-    /// none: it is told by [`is_lost`](Self::is_lost).
+    /// It is tried again in a twentieth to a tenth of the lease, also when the lease is over: a lapsed claim
+    /// can be renewed while nobody has taken over. Each failure is counted in
+    /// [`Metrics::renewal_failures`](crate::Metrics::renewal_failures). A loss is no failure; see
+    /// [`is_lost`](Self::is_lost).
     #[must_use]
     pub fn renewal_error(&self) -> Option<Error> {
         self.standing.renewal_error()

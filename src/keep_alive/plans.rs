@@ -6,10 +6,11 @@ use std::time::Duration;
 
 /// How many claims are renewed in one call of the backend: others write between two.
 const MAX_BATCH: usize = 1_000;
-/// What passes between two renewals of a claim at the least, or nearly: a lease of a millisecond must not make
-/// the thread spin.
+/// What passes between two renewals of a claim at the least, or nearly: a lease of a millisecond must not
+/// make the thread spin.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
-/// What passes before a renewal that failed is tried again, at the least, where a third of the lease is longer.
+/// What passes before a renewal that failed is tried again, at the least, where a third of the lease is
+/// longer.
 const SHORTEST_RETRY: Duration = Duration::from_millis(5);
 /// [`retry`] takes a share of this.
 pub(super) const WHOLE: u32 = 1_000;
@@ -19,7 +20,8 @@ pub(super) fn third(lease: Duration) -> Duration {
     part(lease, 3).max(SHORTEST_PAUSE)
 }
 
-/// How long after a failure the renewal is tried again: from half a tenth of the lease to a tenth, by `share`.
+/// How long after a failure the renewal is tried again: from half a tenth of the lease to a tenth, by
+/// `share`.
 pub(super) fn retry(lease: Duration, share: u32) -> Duration {
     let half = part(lease, 20);
     let random = part(half.saturating_mul(share.min(WHOLE)), WHOLE);
@@ -30,8 +32,8 @@ fn part(of: Duration, divisor: u32) -> Duration {
     of.checked_div(divisor).unwrap_or(of)
 }
 
-/// The claims that are kept alive, and when each is renewed next. Moments are what the renewer's stopwatch shows
-/// then.
+/// The claims that are kept alive, and when each is renewed next. Moments are what the renewer's stopwatch
+/// shows then.
 #[derive(Debug)]
 pub(super) struct Plans<K> {
     /// By the claim's [address](address).
@@ -69,8 +71,8 @@ impl<K> Plans<K> {
         Self { plans: BTreeMap::new(), rests_until: Duration::MAX }
     }
 
-    /// Has `kept` renewed in `pause` and then again and again, before `end`; if it is planned already, as it is,
-    /// but before this `end`. Whether the thread rests too long for it.
+    /// Has `kept` renewed in `pause` and then again and again, before `end`; if it is planned already, as it
+    /// is, but before this `end`. Whether the thread rests too long for it.
     pub(super) fn keep(&mut self, kept: &Arc<K>, now: Duration, pause: Duration, end: Duration) -> bool {
         let address = address(kept);
         let new = || Plan { kept: Arc::clone(kept), end, next: Some(Next::after(now, pause)) };
@@ -86,8 +88,8 @@ impl<K> Plans<K> {
         }
     }
 
-    /// Takes in hand what is to be renewed now, at most [`MAX_BATCH`] claims: if any is due, others that will be
-    /// soon come along.
+    /// Takes in hand what is to be renewed now, at most [`MAX_BATCH`] claims: if any is due, others that will
+    /// be soon come along.
     pub(super) fn take(&mut self, now: Duration) -> Vec<Arc<K>> {
         self.plans.retain(|_, plan| plan.next.is_none() || now < plan.end);
         if self.first_due().is_none_or(|due| now < due) {
@@ -146,8 +148,8 @@ impl<K> Plans<K> {
     }
 }
 
-/// What tells a claim that is kept alive from others, another handle on the same claim included, as long as it
-/// is.
+/// What tells a claim that is kept alive from others, another handle on the same claim included, as long as
+/// it is.
 fn address<K>(kept: &Arc<K>) -> usize {
     Arc::as_ptr(kept).addr()
 }

@@ -5,7 +5,11 @@
 mod common;
 
 mod events;
+#[path = "../keep_alive/stage.rs"]
+#[expect(dead_code, reason = "shared by test files that use different parts of it")]
+mod kept_stage;
 mod log;
+mod panicking;
 mod published;
 mod recorder;
 #[path = "../observability/scenarios.rs"]

@@ -1,4 +1,5 @@
-//! Claims that are kept alive, carried over a `fork`: the thread is not there, and its locks stay as they were.
+//! Claims that are kept alive, carried over a `fork`: the thread is not there, and its locks stay as they
+//! were.
 
 use crate::alone::alone;
 use crate::common::{asks_for, key, scope};
@@ -48,18 +49,20 @@ fn claims_carried_over_a_fork_in_the_midst_of_a_renewal_are_ended_and_dropped_th
             let mut claims: Vec<_> = names.iter().map(|name| stage.kept(name)).collect();
             let may_go = held(&stage, &names);
             let number = in_a_fork(|| {
-                for ((number, end), claim) in ENDINGS.into_iter().zip(claims.drain(..)) {
+                for ((number, end), mut claim) in ENDINGS.into_iter().zip(claims.drain(..)) {
                     if claim.is_lost() || !matches!(claim.renewal_error(), Some(Error::Forked)) {
                         return IS_NOT_TOLD;
                     }
                     if !matches!(claim.keep_alive(FOR_EVER), Err(Error::Forked)) {
                         return IS_KEPT_ALIVE;
                     }
-                    // The records of a store in memory are the child's own.
-                    match end(claim) {
-                        Ok(()) if stage.name == "memory" => {}
-                        Err(Error::Forked) => {}
-                        _ => return number,
+                    for answer in [claim.renew(), end(claim)] {
+                        match answer {
+                            // The records of a store in memory are the child's own.
+                            Ok(()) if stage.name == "memory" => {}
+                            Err(Error::Forked) => {}
+                            _ => return number,
+                        }
                     }
                 }
                 AS_IT_SHOULD_BE

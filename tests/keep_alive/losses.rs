@@ -64,6 +64,20 @@ fn a_claim_is_lost_as_soon_as_any_call_of_its_owner_hears_so() {
     });
 }
 
+/// It is not the one that blocks the key.
+#[test]
+fn a_claim_that_a_renewal_has_found_lost_is_not_counted_as_dropped_unfinished() {
+    on_every_stage(|stage| {
+        let claim = stage.kept("job");
+        let next = taken_by_force(&stage, &claim);
+        until("the owner hears of it", || claim.is_lost());
+        drop(claim);
+        assert_eq!(stage.store.metrics().dropped_unfinished, 0, "{}", stage.name);
+        drop(next);
+        assert_eq!(stage.store.metrics().dropped_unfinished, 1, "{}", stage.name);
+    });
+}
+
 #[test]
 fn a_claim_that_somebody_completes_by_its_ticket_is_not_lost_and_renewed_no_more() {
     on_every_stage(|stage| {

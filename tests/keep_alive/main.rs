@@ -1,7 +1,7 @@
 //! Claims that are kept alive in the background, on every backend.
 //!
-//! The store's clock is the test's: a lease is over when the test says so. The renewer's time is the machine's, and
-//! the leases are so short that it has something to do all the time.
+//! The store's clock is the test's: a lease is over when the test says so. The renewer's time is the
+//! machine's, and the leases are so short that it has something to do all the time.
 
 #[cfg(unix)]
 #[path = "../sqlite/alone.rs"]

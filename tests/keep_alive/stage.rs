@@ -1,5 +1,5 @@
-//! What these tests need beside the fixtures: a backend that notes what it is asked, and can be held up; and waiting
-//! for what the renewer does.
+//! What these tests need beside the fixtures: a backend that notes what it is asked, and can be held up; and
+//! waiting for what the renewer does.
 
 use crate::common::{Answer, Fixture, asks_for, key, on_every_backend, scope, secs};
 use idempotency::{
@@ -104,7 +104,8 @@ pub struct Step {
     pub is_answered: bool,
 }
 
-/// A backend that notes what it is asked. Renewals in a batch can be held up before they are executed, or after.
+/// A backend that notes what it is asked. Renewals in a batch can be held up before they are executed, or
+/// after.
 pub struct Witness {
     inner: Arc<dyn Backend>,
     seen: Mutex<Seen>,
