@@ -7,6 +7,8 @@ mod kind;
 
 pub use self::kind::ErrorKind;
 
+#[cfg(feature = "json")]
+use crate::fingerprint::JsonError;
 use crate::key::KeyError;
 use crate::outcome::{Completed, LostReason};
 use crate::policy::PolicyError;
@@ -48,6 +50,10 @@ pub enum Error {
     /// A scope or a key was refused before the store was asked.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// JSON was refused before the store was asked: by its text, the client's mistake.
+    #[cfg(feature = "json")]
+    #[error(transparent)]
+    Json(#[from] JsonError),
     /// A policy was refused.
     #[error("unusable policy")]
     Policy(#[from] PolicyError),

@@ -12,6 +12,12 @@
 //! length is known only at its end, gets the same fingerprint as the same bytes in memory. The tests below
 //! fix it by vectors that another program computed.
 
+#[cfg(feature = "json")]
+mod json;
+
+#[cfg(feature = "json")]
+pub use self::json::{CanonicalJson, JsonError, MAX_JSON_DEPTH};
+
 use crate::hex::Hex;
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -21,7 +27,8 @@ use std::io::{self, Read};
 mod format {
     pub(super) const REQUEST: u8 = 1;
     pub(super) const FIELDS: u8 = 2;
-    // 3 is kept for canonical JSON.
+    #[cfg(feature = "json")]
+    pub(super) const JSON: u8 = 3;
     pub(super) const BYTES: u8 = 255;
 }
 

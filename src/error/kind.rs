@@ -94,6 +94,8 @@ impl Error {
             return ErrorKind::Indefinite;
         }
         match self {
+            #[cfg(feature = "json")]
+            Self::Json(_) => ErrorKind::Refused,
             Self::Key(_)
             | Self::Policy(_)
             | Self::Retention(_)
@@ -123,7 +125,7 @@ impl Error {
         }
     }
 
-    /// The HTTP status that goes with it: 400 for a scope or a key that was refused (the client can mend it);
+    /// The HTTP status that goes with it: 400 for a scope, a key, or JSON that was refused (the client can mend it);
     /// 503 where asking again later may help; 500 for the rest, which is for an operator to look at.
     ///
     /// After an [indefinite](Self::is_indefinite) error asking again tells what became of it, so that is 503,
@@ -131,9 +133,19 @@ impl Error {
     #[must_use]
     pub const fn suggested_status(&self) -> u16 {
         match self.kind() {
-            ErrorKind::Refused if matches!(self, Self::Key(_)) => 400,
+            ErrorKind::Refused if self.is_of_the_request() => 400,
             ErrorKind::Busy | ErrorKind::Unavailable | ErrorKind::Indefinite | ErrorKind::Full => 503,
             _ => 500,
+        }
+    }
+
+    /// Whether it was refused for what the caller's own caller has sent.
+    const fn is_of_the_request(&self) -> bool {
+        match self {
+            #[cfg(feature = "json")]
+            Self::Json(_) => true,
+            Self::Key(_) => true,
+            _ => false,
         }
     }
 }

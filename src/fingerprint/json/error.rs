@@ -1,0 +1,83 @@
+//! Why JSON was refused.
+
+use std::fmt;
+
+/// Why JSON has no fingerprint, or a selection can't be used. The store was not asked.
+///
+/// Where the JSON is at fault, that is the client's mistake: the same text is refused every time. It says where
+/// in the text, in bytes from its start, and never shows anything of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JsonError {
+    /// Longer than allowed. It was not read.
+    #[error("JSON of {len} bytes is longer than {max} bytes")]
+    TooLong {
+        /// Its length in bytes.
+        len: usize,
+        /// The most it may have.
+        max: usize,
+    },
+    /// More arrays and objects inside one another than allowed.
+    #[error("JSON is nested deeper than {max} levels")]
+    TooDeep {
+        /// The most levels it may have.
+        max: usize,
+    },
+    /// Not UTF-8.
+    #[error("JSON that is not UTF-8, at byte {at}")]
+    InvalidUtf8 {
+        /// The first byte that is none.
+        at: usize,
+    },
+    /// Not JSON by [RFC 8259](https://www.rfc-editor.org/rfc/rfc8259): nothing at all, more than one value, a
+    /// byte order mark, …
+    #[error("not JSON, at about byte {at}")]
+    Syntax {
+        /// Where it stops being JSON, give or take a byte.
+        at: usize,
+    },
+    /// Half a surrogate pair: such a string has no UTF-8.
+    #[error("a JSON string with a lone surrogate, at byte {at}")]
+    LoneSurrogate {
+        /// Where the string starts.
+        at: usize,
+    },
+    /// Two members of one object have the same name: readers disagree on which one counts.
+    #[error("a JSON object with two members of one name, at byte {at}")]
+    DuplicateMember {
+        /// Where the second one starts.
+        at: usize,
+    },
+    /// A number of 2⁵³ or more that has another number's canonical form.
+    #[error("a JSON number that a double can't hold{}", Place(at))]
+    InexactNumber {
+        /// Where it starts; nowhere, for a [`Value`](serde_json::Value).
+        at: Option<usize>,
+    },
+    /// A number beyond the largest double.
+    #[error("a JSON number beyond the largest double{}", Place(at))]
+    NumberOutOfRange {
+        /// Where it starts; nowhere, for a [`Value`](serde_json::Value).
+        at: Option<usize>,
+    },
+    /// A pointer that is none by [RFC 6901](https://www.rfc-editor.org/rfc/rfc6901).
+    #[error("malformed JSON pointer: {problem}")]
+    MalformedPointer {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The document, or something that is included, is excluded as a whole: all requests would look alike.
+    #[error("a selection of JSON that excludes what it includes")]
+    ExcludedWhole,
+    /// The library that writes the canonical form failed. Nothing is known to make it.
+    #[error("the canonical JSON could not be written")]
+    NotWritten,
+}
+
+struct Place<'a>(&'a Option<usize>);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |at| write!(f, ", at byte {at}"))
+    }
+}
