@@ -302,6 +302,7 @@ impl BackendError {
         Self(Error::OldLibrary { found })
     }
 
+    #[cfg(feature = "sqlite")]
     pub(crate) const fn forked() -> Self {
         Self(Error::Forked)
     }
