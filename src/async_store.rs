@@ -13,7 +13,8 @@
 //! | a task whose work blocks itself, or shares a transaction with the store (`atomically`) | [`AsyncStore::call`], with the blocking store inside |
 //! | a thread, a batch job, a test | [`IdempotencyStore`] |
 //!
-//! Getters, [`AsyncClaim::ticket`] and [`IdempotencyStore::metrics`] do not block. A store in memory answers
+//! Getters, [`AsyncClaim::ticket`] and [`IdempotencyStore::metrics`] do not block. Dropping the last handle
+//! of a store does, since that closes it: keep one until the tasks have ended. A store in memory answers
 //! sooner than the pool takes over, and its calls may as well be made on [`AsyncStore::store`] in the task
 //! itself; those that wait (`claim_or_wait`) and those that run work (`run`) may not.
 //!
@@ -37,8 +38,8 @@
 //! | `run`, while its work runs | | the claim stands until its lease ends, as after a crash: the effect may have happened. Then it is taken over |
 //! | `run`, once its work has ended | the claim is ended as the work said | the claim is ended as the work said |
 //! | `complete`, `complete_for`, `release`, `abandon` | it is done | it is done |
-//! | `renew`, `save_checkpoint` | it is done, unless the claim's next call comes first; the claim stays with its owner | it is done; the claim stays with its owner |
-//! | `resume`, `lookup`, `stats`, `stuck` | | nothing has changed |
+//! | `renew`, `save_checkpoint`, `keep_alive` | it is done, unless the claim's next call comes first; the claim stays with its owner | it is done; the claim stays with its owner |
+//! | `resume`, `into_ticket`, `lookup`, `stats`, `stuck` | | nothing has changed |
 //! | `forget`, `sweep`, `sweep_all`, `call` | it is done | it is done |
 //!
 //! So a completion is not lost once it was asked for, and a claim whose work has begun is never given back.

@@ -35,6 +35,11 @@ mod imp {
                 Err(poisoned) => poisoned.into_inner(),
             }
         }
+
+        #[cfg(feature = "tokio")]
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
     }
 }
 

@@ -27,17 +27,34 @@ pub struct AsyncClaim {
     held: Arc<Held>,
     pool: Pool,
     ticket: Ticket,
+    /// As of the last call that was waited for.
+    known: Known,
+    calls: u64,
+}
+
+/// What a claim shows that changes with time.
+#[derive(Debug)]
+struct Known {
     checkpoint: Option<Bytes>,
     lease_until: Timestamp,
-    calls: u64,
+    is_lost: bool,
+}
+
+impl Known {
+    fn of(claim: &Claim) -> Self {
+        Self {
+            checkpoint: claim.checkpoint().cloned(),
+            lease_until: claim.lease_until(),
+            is_lost: claim.is_lost(),
+        }
+    }
 }
 
 impl AsyncClaim {
     pub(super) fn new(claim: Claim, pool: Pool) -> Self {
         Self {
             ticket: claim.as_ticket().clone(),
-            checkpoint: claim.checkpoint().cloned(),
-            lease_until: claim.lease_until(),
+            known: Known::of(&claim),
             held: Arc::new(Held::new(claim)),
             pool,
             calls: 0,
@@ -77,13 +94,26 @@ impl AsyncClaim {
     /// What was saved last, by this attempt or an earlier one, as far as this handle knows.
     #[must_use]
     pub const fn checkpoint(&self) -> Option<&Bytes> {
-        self.checkpoint.as_ref()
+        self.known.checkpoint.as_ref()
     }
 
     /// Until when the claim stands unless it is renewed, as far as this handle knows.
     #[must_use]
-    pub const fn lease_until(&self) -> Timestamp {
-        self.lease_until
+    pub fn lease_until(&self) -> Timestamp {
+        self.held.peek(Claim::lease_until).unwrap_or(self.known.lease_until)
+    }
+
+    /// Whether the claim is known not to be its owner's any more; see [`Claim::is_lost`].
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.held.peek(Claim::is_lost).unwrap_or(self.known.is_lost)
+    }
+
+    /// What the latest renewal in the background failed with; see [`Claim::renewal_error`]. None, too, while
+    /// a call of the claim whose future was dropped is still being made.
+    #[must_use]
+    pub fn renewal_error(&self) -> Option<Error> {
+        self.held.peek(Claim::renewal_error).flatten()
     }
 
     /// What to send to the next provider as its idempotency key; see [`Ticket::downstream_key`].
@@ -105,11 +135,22 @@ impl AsyncClaim {
         &self.ticket
     }
 
-    /// Turns the claim into plain data.
-    #[must_use]
-    pub fn into_ticket(self) -> Ticket {
-        self.held.is_seen_to();
-        self.ticket
+    /// Turns the claim into plain data. Nobody renews it any more: it waits for a renewal that is on its way.
+    pub async fn into_ticket(mut self) -> Ticket {
+        // What the pool does not do is done when the claim is dropped, but for the waiting.
+        let _is_ended = self.with(|claim| claim.end_renewing()).await;
+        self.ticket()
+    }
+
+    /// Has the claim renewed in the background from now on, for at most `max_age`, while its work waits or
+    /// computes; see [`Claim::keep_alive`]. Dropping the claim, as an aborted task does, ends the renewing.
+    ///
+    /// If the future is dropped, the claim may be kept alive.
+    ///
+    /// # Errors
+    /// As [`Claim::keep_alive`], and as [`AsyncStore::call`](super::AsyncStore::call).
+    pub async fn keep_alive(&mut self, max_age: Duration) -> Result<(), Error> {
+        self.with(move |claim| claim.keep_alive(max_age)).await?
     }
 
     /// Stands for one more lease from now; see [`Claim::renew`].
@@ -119,7 +160,7 @@ impl AsyncClaim {
     /// # Errors
     /// As [`Claim::renew`], and as [`AsyncStore::call`](super::AsyncStore::call).
     pub async fn renew(&mut self) -> Result<(), Error> {
-        self.extend(Claim::renew).await
+        self.with(Claim::renew).await?
     }
 
     /// Saves `bytes` for whoever takes over, and renews; see [`Claim::save_checkpoint`].
@@ -131,23 +172,24 @@ impl AsyncClaim {
     /// As [`Claim::save_checkpoint`], and as [`AsyncStore::call`](super::AsyncStore::call).
     pub async fn save_checkpoint(&mut self, bytes: impl IntoBytes) -> Result<(), Error> {
         let bytes = bytes.into_bytes();
-        self.extend(move |claim| claim.save_checkpoint(bytes)).await
+        self.with(move |claim| claim.save_checkpoint(bytes)).await?
     }
 
-    async fn extend(
+    /// What `call` gives for the claim, on the pool.
+    async fn with<T: Send + 'static>(
         &mut self,
-        extend: impl FnOnce(&mut Claim) -> Result<(), Error> + Send + 'static,
-    ) -> Result<(), Error> {
+        call: impl FnOnce(&mut Claim) -> T + Send + 'static,
+    ) -> Result<T, Error> {
         let (held, number) = self.next_call();
-        let extended = self.pool.call(move || {
+        let called = self.pool.call(move || {
             held.with(number, |claim| {
-                let extended = extend(claim);
-                (extended, claim.lease_until(), claim.checkpoint().cloned())
+                let answer = call(claim);
+                (answer, Known::of(claim))
             })
         });
-        let (extended, lease_until, checkpoint) = extended.await??;
-        (self.lease_until, self.checkpoint) = (lease_until, checkpoint);
-        extended
+        let (answer, known) = called.await??;
+        self.known = known;
+        Ok(answer)
     }
 
     /// Records what the operation came to, ends the claim, and gives what stands; see [`Claim::complete`].
@@ -238,8 +280,8 @@ impl fmt::Debug for AsyncClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AsyncClaim")
             .field("ticket", &self.ticket)
-            .field("checkpoint", &self.checkpoint.as_ref().map(Unshown))
-            .field("lease_until", &self.lease_until)
+            .field("checkpoint", &self.checkpoint().map(Unshown))
+            .field("lease_until", &self.lease_until())
             .finish_non_exhaustive()
     }
 }

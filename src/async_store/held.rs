@@ -40,6 +40,11 @@ impl Held {
         self.turn(number, |claim| claim.as_mut().map(call))
     }
 
+    /// What `look` sees of the claim; none while a call is at work on it. Does not wait.
+    pub(super) fn peek<T>(&self, look: impl FnOnce(&Claim) -> T) -> Option<T> {
+        self.state.try_lock()?.claim.as_ref().map(look)
+    }
+
     /// Takes the claim out, for the owner's call of this `number`, which ends it.
     ///
     /// # Errors
@@ -114,6 +119,7 @@ mod tests {
         let (_store, held) = held()?;
         let claim = held.take(2)?;
         assert!(held.with(3, |_| ()).is_err(), "used while it was being ended");
+        assert_eq!(held.peek(Claim::attempt), None);
         held.put_back(claim);
         assert!(held.take(1).is_err() && held.take(2).is_err());
         assert!(held.take(4).is_ok());

@@ -94,6 +94,12 @@ impl Claim {
     pub fn lease_until(&self) -> Timestamp {
         self.standing.until()
     }
+
+    /// Ends what [`keep_alive`](Self::keep_alive) has begun, as ending the claim does.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn end_renewing(&self) {
+        self.standing.end_renewing(&self.store);
+    }
 }
 
 /// What a handle knows of its claim's lease.

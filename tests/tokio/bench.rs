@@ -90,8 +90,13 @@ impl<'a> Bench<'a> {
     /// Claims the operation.
     #[track_caller]
     pub fn claim(&self) -> AsyncClaim {
-        let answer = self.block_on(self.store.try_claim(&self.scope, &self.key, &self.request));
-        claimed(answer.expect("an answer"))
+        self.claim_of(&self.key)
+    }
+
+    /// Claims another one.
+    #[track_caller]
+    pub fn claim_of(&self, key: &IdempotencyKey) -> AsyncClaim {
+        claimed(self.block_on(self.store.try_claim(&self.scope, key, &self.request)).expect("an answer"))
     }
 
     /// Starts `future`, and drops it where `place` says.

@@ -14,21 +14,21 @@ const COMPLETIONS: [Way; 3] = [
     ("complete", |_, claim, reply| Box::pin(async { drop(claim.complete(reply).await) })),
     ("complete_for", |_, claim, reply| Box::pin(async { drop(claim.complete_for(secs(60), reply).await) })),
     ("complete by ticket", |store, claim, reply| {
-        let ticket = claim.into_ticket();
+        let ticket = claim.ticket();
         Box::pin(async move { drop(store.complete(&ticket, reply).await) })
     }),
 ];
 const ABANDONMENTS: [Way; 2] = [
     ("abandon", |_, claim, _| Box::pin(async { drop(claim.abandon().await) })),
     ("abandon by ticket", |store, claim, _| {
-        let ticket = claim.into_ticket();
+        let ticket = claim.ticket();
         Box::pin(async move { drop(store.abandon(&ticket).await) })
     }),
 ];
 const RELEASES: [Way; 2] = [
     ("release", |_, claim, _| Box::pin(async { drop(claim.release().await) })),
     ("release by ticket", |store, claim, _| {
-        let ticket = claim.into_ticket();
+        let ticket = claim.ticket();
         Box::pin(async move { drop(store.release(&ticket).await) })
     }),
 ];

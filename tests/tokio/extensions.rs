@@ -1,7 +1,7 @@
 //! Renewals and checkpoints whose future is dropped: the claim stays with its owner.
 
 use crate::bench::{Bench, LEASE, Place, Started, completed, eventually, reply};
-use crate::common::{START, on_every_backend, secs};
+use crate::common::{START, key, on_every_backend, secs};
 use crate::gate::Moment;
 use idempotency::AsyncClaim;
 use std::pin::Pin;
@@ -95,9 +95,8 @@ fn a_completion_comes_after_an_extension_that_is_still_being_made() {
 
 /// What an owner does with a claim that it does not end, by name, and how often that is counted.
 type Going = (&'static str, fn(AsyncClaim), u64);
-const GOINGS: [Going; 3] = [
+const GOINGS: [Going; 2] = [
     ("dropped", |claim| drop(claim), 1),
-    ("dropped as a ticket", |claim| drop(claim.into_ticket()), 0),
     ("dropped while a ticket of it lives", |claim| drop((claim.ticket(), claim)), 0),
 ];
 
@@ -119,6 +118,21 @@ fn a_claim_that_is_dropped_is_counted_once_also_while_a_call_of_it_is_being_made
                 let metrics = bench.shut_down().metrics();
                 assert_eq!(metrics.dropped_unfinished, counted, "{}: {going}, {extends:?}", fixture.name);
             }
+        }
+    });
+}
+
+/// A ticket that nobody got ends no claim.
+#[test]
+fn a_claim_is_counted_unless_the_ticket_that_it_was_turned_into_has_arrived() {
+    on_every_backend(|fixture| {
+        for place in [Place::Unpolled, Place::Queued] {
+            let bench = Bench::on(fixture, &format!("{place:?}"));
+            let ticket = bench.block_on(bench.claim_of(&key("another")).into_ticket());
+            bench.drop_at(place, bench.claim().into_ticket());
+            let store = bench.shut_down();
+            assert_eq!(store.metrics().dropped_unfinished, 1, "{}: {place:?}", fixture.name);
+            store.abandon(&ticket).expect("a claim that stands");
         }
     });
 }

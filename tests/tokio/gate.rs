@@ -152,7 +152,8 @@ impl Backend for Gate {
     }
 
     fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
-        self.call("batch", |inner| Ok(inner.execute_many(batch))).expect("no batch is refused")
+        self.call("batch", |inner| Ok(inner.execute_many(batch)))
+            .unwrap_or_else(|error| batch.iter().map(|_| Err(error.clone())).collect())
     }
 
     fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {

@@ -13,6 +13,7 @@ mod cases;
 mod endings;
 mod extensions;
 mod gate;
+mod keep_alive;
 mod panics;
 mod shutdown;
 mod tasks;

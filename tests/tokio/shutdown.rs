@@ -55,12 +55,13 @@ async fn assert_all_unavailable(
 
     assert_unavailable(told, held.renew().await);
     assert_unavailable(told, held.save_checkpoint("half").await);
+    assert_unavailable(told, held.keep_alive(secs(60)).await);
     assert_eq!(held.checkpoint(), None, "{told}");
     let (error, held, unrecorded) =
         held.complete(reply("done")).await.expect_err("nobody to complete").into_parts();
     assert_unavailable(told, Err::<(), _>(error));
-    assert_eq!((held.ticket(), unrecorded), (ticket, reply("done")), "{told}");
-    assert_unavailable(told, held.release().await);
+    assert_eq!((held.ticket(), unrecorded), (ticket.clone(), reply("done")), "{told}");
+    assert_eq!(held.into_ticket().await, ticket, "{told}");
 }
 
 #[test]
@@ -71,7 +72,7 @@ fn after_a_shutdown_every_call_is_an_error_that_says_that_nothing_was_done() {
         let before = bench.record();
         let gone = Builder::new_current_thread().enable_time().build().expect("a runtime");
         let store = AsyncStore::new(bench.store.store().clone(), gone.handle().clone());
-        let held = gone.block_on(store.resume(claim.into_ticket())).expect("a claim that stands");
+        let held = gone.block_on(store.resume(claim.ticket())).expect("a claim that stands");
         let calls = bench.gate().calls();
         drop(gone);
         bench.block_on(assert_all_unavailable(bench.name, &bench, &store, held));
@@ -110,7 +111,7 @@ fn calls_that_wait_for_a_thread_at_a_shutdown_are_made_or_not_and_say_which() {
                 let (error, claim, unrecorded) = failed.into_parts();
                 assert_unavailable(told, Err::<(), _>(error));
                 // All that is needed to end it elsewhere.
-                store.store().complete(&claim.into_ticket(), unrecorded).expect("a claim that stands")
+                store.store().complete(&claim.ticket(), unrecorded).expect("a claim that stands")
             }
         };
         assert_eq!(done.reply, reply("done"), "{told}");

@@ -140,6 +140,8 @@ fn handles_and_futures_can_be_sent_between_threads() {
     assert_send(store.resume(ticket));
     assert_send(claim.renew());
     assert_send(claim.save_checkpoint("half"));
+    assert_send(claim.keep_alive(secs(60)));
+    assert_send(bench.claim_of(&common::key("another")).into_ticket());
     assert_send(claim.complete(StoredResponse::new(201)));
 }
 
@@ -242,7 +244,9 @@ fn handles_with_policies_of_their_own_share_the_store() {
         let answer = bench.block_on(other.try_claim(&bench.scope, &bench.key, &bench.request));
         let claim = claimed(answer.expect("an answer"));
         assert_eq!(claim.ticket().lease(), secs(5), "{}", bench.name);
-        let resumed = bench.block_on(bench.store.resume(claim.into_ticket())).expect("a claim that stands");
+        let resumed = bench
+            .block_on(async { bench.store.resume(claim.into_ticket().await).await })
+            .expect("a claim that stands");
         bench.block_on(resumed.abandon()).expect("a claim that stands");
         assert_eq!(bench.claim().attempt(), 2, "{}", bench.name);
     });

@@ -88,7 +88,7 @@ fn a_takeover_that_was_granted_to_nobody_is_abandoned_once() {
                 let told = format!("{}: {way}, {place:?}", bench.name);
                 let mut first = bench.claim();
                 bench.block_on(first.save_checkpoint("half")).expect("a claim that stands");
-                drop(first.into_ticket());
+                let _ticket = bench.block_on(first.into_ticket());
                 fixture.at(31);
                 let operation = operation(&bench);
                 bench.drop_at(place, ask(&bench.store, &operation));
