@@ -8,7 +8,7 @@ _default:
     @{{ just_executable() }} --list --unsorted
 
 # The tests and the lints: what a change must pass before it is committed.
-test: format clippy cargo-test
+test: format clippy cargo-test facade-test
 
 # Formatting, here and in the fuzz package.
 format:
@@ -22,6 +22,13 @@ clippy:
 # The README's test command, as it stands there.
 cargo-test:
     cargo test
+
+# Those of the features `metrics` and `tracing`, and the counters once more with them on. All others run without: on what a program
+# gets that does without.
+#
+# The tests of what goes out through `metrics` and `tracing`.
+facade-test:
+    cargo test --locked --features metrics,tracing --test facade --test observability
 
 # Without SQLite, since loom can't see into it. RUSTFLAGS are global, hence a cfg and a build folder of our own. The bound on
 # preemptions, 3, stands in tests/loom.rs with its reason; LOOM_MAX_PREEMPTIONS overrides it.
@@ -71,15 +78,42 @@ tree:
         exit 1
     fi
 
-# `sqlite` without `bundled` is checked, not linked: it needs the system's SQLite only then.
+# The packages stand in docs/default-tree.txt: whoever adds one changes that file, too. Taken as for one system, so that it is the
+# same list wherever this runs; the versions are Cargo.lock's.
 #
-# Lints the library with each combination of its features; a warning fails.
+# Fails if the default build has come to need other packages than it did.
+default-tree:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    export LC_ALL=C
+    tree=$(cargo tree --locked --edges normal,build --target x86_64-unknown-linux-gnu --prefix none --format '{p}')
+    if ! diff docs/default-tree.txt <(cut --delimiter ' ' --fields 1 <<<"$tree" | sort --unique); then
+        echo "the default build needs other packages (>) than docs/default-tree.txt has (<)"
+        exit 1
+    fi
+
+# The features are those that Cargo.toml has. `sqlite` without `bundled` is checked, not linked: it needs the system's SQLite only
+# then.
+#
+# Lints the library without features, with each, with each two, and with all of them; a warning fails.
 features:
-    for features in "" sqlite bundled serde testing tokio serde,testing sqlite,serde,testing; do \
-        echo "features: ${features:-none}"; \
-        cargo clippy --locked --quiet --lib --no-default-features --features "$features" -- -D warnings; \
+    #!/usr/bin/env bash
+    set -euo pipefail
+    mapfile -t all < <(sed -n '/^\[features\]/,/^\[/s/^\([a-z0-9_-]*\) = .*/\1/p' Cargo.toml | grep --invert-match '^default$')
+    echo "features: ${all[*]}"
+    [[ " ${all[*]} " == *" sqlite "* ]] # else they were not found
+    sets=("" "${all[@]}")
+    for ((one = 0; one < ${#all[@]}; one++)); do
+        for ((other = one + 1; other < ${#all[@]}; other++)); do
+            sets+=("${all[one]},${all[other]}")
+        done
     done
-    cargo clippy --locked --quiet --lib --all-features -- -D warnings
+    sets+=("$(IFS=,; echo "${all[*]}")")
+    for features in "${sets[@]}"; do
+        cargo clippy --locked --quiet --lib --no-default-features --features "$features" -- -D warnings ||
+            { echo "with these features: ${features:-none}"; exit 1; }
+    done
+    echo "${#sets[@]} sets of features"
     cargo clippy --locked --quiet --all-targets --no-default-features -- -D warnings
 
 # Most systems' SQLite is older than the store can be trusted on; the bundled one is not. The test itself looks at the version that
@@ -158,7 +192,7 @@ ci:
     #!/usr/bin/env bash
     set -euo pipefail
     passed=0
-    for step in format clippy cargo-test async-test loom planted doc deny tree features system-sqlite fuzz-build bench-test kill-loop fresh-clone; do
+    for step in format clippy cargo-test async-test facade-test loom planted doc deny tree default-tree features system-sqlite fuzz-build bench-test kill-loop fresh-clone; do
         echo "=== $step"
         start=$SECONDS
         {{ just_executable() }} "$step"

@@ -156,7 +156,6 @@ impl Observed {
             Error::ClaimLost(reason) => {
                 self.count_outcome(id, Event::of_loss(*reason), &Outcome::Lost(*reason));
             }
-            Error::AlreadyRecorded(_) => {}
             _ => self.count_error(operation, Some(id), error),
         }
     }
