@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Counted by hand; serde_json is off by one for some errors.
+    /// Counted by hand; the parser is off by one for some errors.
     #[test]
     fn where_a_text_stops_being_json_is_known_to_a_byte() {
         for (text, expected) in [
@@ -145,8 +145,11 @@ mod tests {
             (b"[\"a\nb\"]", 3),
             (b"\xef\xbb\xbf{}", 0),
         ] {
-            let Some(JsonError::Syntax { at }) = error(text) else { panic!("{}", text.escape_ascii()) };
-            assert!(at.abs_diff(expected) <= 1, "{at}: {}", text.escape_ascii());
+            let found = match error(text) {
+                Some(JsonError::Syntax { at }) => at,
+                _ => usize::MAX,
+            };
+            assert!(found.abs_diff(expected) <= 1, "{found}: {}", text.escape_ascii());
         }
     }
 }
