@@ -3,6 +3,9 @@
 //! The store's clock is the test's: a lease is over when the test says so. The renewer's time is the
 //! machine's, and the leases are so short that it has something to do all the time.
 
+#[cfg(target_os = "linux")]
+#[path = "../sqlite/address_space.rs"]
+mod address_space;
 #[cfg(unix)]
 #[path = "../sqlite/alone.rs"]
 mod alone;
@@ -26,3 +29,5 @@ mod stage;
 mod threads;
 #[cfg(feature = "sqlite")]
 mod transactions;
+#[cfg(target_os = "linux")]
+mod without_thread;

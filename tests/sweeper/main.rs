@@ -1,5 +1,8 @@
 //! The background sweeper, on every backend. `tests/sqlite/sweeping.rs` has it beside claims.
 
+#[cfg(target_os = "linux")]
+#[path = "../sqlite/address_space.rs"]
+mod address_space;
 #[cfg(unix)]
 #[path = "../sqlite/alone.rs"]
 mod alone;
