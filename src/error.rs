@@ -8,7 +8,7 @@ mod kind;
 pub use self::kind::ErrorKind;
 
 #[cfg(feature = "json")]
-use crate::fingerprint::JsonError;
+use crate::fingerprint::{JsonError, JsonSelectionError};
 use crate::key::KeyError;
 use crate::outcome::{Completed, LostReason};
 use crate::policy::PolicyError;
@@ -50,10 +50,14 @@ pub enum Error {
     /// A scope or a key was refused before the store was asked.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// JSON was refused before the store was asked: by its text, the client's mistake.
+    /// A JSON document was refused before the store was asked.
     #[cfg(feature = "json")]
     #[error(transparent)]
     Json(#[from] JsonError),
+    /// A selection of what counts of JSON was refused.
+    #[cfg(feature = "json")]
+    #[error(transparent)]
+    JsonSelection(#[from] JsonSelectionError),
     /// A policy was refused.
     #[error("unusable policy")]
     Policy(#[from] PolicyError),

@@ -16,7 +16,7 @@
 mod json;
 
 #[cfg(feature = "json")]
-pub use self::json::{CanonicalJson, JsonError, MAX_JSON_DEPTH};
+pub use self::json::{CanonicalJson, JsonError, JsonSelectionError, MAX_JSON_DEPTH};
 
 use crate::hex::Hex;
 use sha2::{Digest, Sha256};

@@ -123,7 +123,7 @@ pub use backend::{Backend, StoreId, Swept};
 pub use claim::{Claim, CompleteError, Ticket};
 pub use error::{BackendError, Error, ErrorKind, Result, Source};
 #[cfg(feature = "json")]
-pub use fingerprint::{CanonicalJson, JsonError, MAX_JSON_DEPTH};
+pub use fingerprint::{CanonicalJson, JsonError, JsonSelectionError, MAX_JSON_DEPTH};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use inspection::{Stats, Stuck, StuckList, StuckReason};
 pub use into_bytes::IntoBytes;

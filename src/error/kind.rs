@@ -1,6 +1,8 @@
 //! Errors by kind, for counters, labels and alerts: [`ErrorKind`].
 
 use crate::error::Error;
+#[cfg(feature = "json")]
+use crate::fingerprint::JsonError;
 use std::fmt;
 
 /// What kind of an error it is: fewer than there are variants of [`Error`], and each with a name that does
@@ -95,7 +97,7 @@ impl Error {
         }
         match self {
             #[cfg(feature = "json")]
-            Self::Json(_) => ErrorKind::Refused,
+            Self::Json(_) | Self::JsonSelection(_) => ErrorKind::Refused,
             Self::Key(_)
             | Self::Policy(_)
             | Self::Retention(_)
@@ -125,8 +127,9 @@ impl Error {
         }
     }
 
-    /// The HTTP status that goes with it: 400 for a scope, a key, or JSON that was refused (the client can mend it);
-    /// 503 where asking again later may help; 500 for the rest, which is for an operator to look at.
+    /// The HTTP status that goes with it: 400 for a scope, a key, or a JSON document that was refused (the
+    /// client can mend it); 503 where asking again later may help; 500 for the rest, which is for an operator
+    /// to look at.
     ///
     /// After an [indefinite](Self::is_indefinite) error asking again tells what became of it, so that is 503,
     /// too.
@@ -143,7 +146,7 @@ impl Error {
     const fn is_of_the_request(&self) -> bool {
         match self {
             #[cfg(feature = "json")]
-            Self::Json(_) => true,
+            Self::Json(error) => !matches!(error, JsonError::NotWritten),
             Self::Key(_) => true,
             _ => false,
         }

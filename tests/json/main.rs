@@ -1,5 +1,5 @@
-//! Fingerprints of JSON (case 37): what is one document and what is not, what a selection leaves of it, and what
-//! is refused.
+//! Fingerprints of JSON (case 37): what is one document and what is not, what a selection leaves of it, and
+//! what is refused.
 
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "shared by test files that use different parts of it")]

@@ -177,8 +177,8 @@ fn edit(text: &mut Vec<u8>, dice: &mut Dice) {
     }
 }
 
-/// What counts, said in another way: each value with its pointer, be it a container or not, that is at or inside
-/// of an included one, and not at or inside of an excluded one.
+/// What counts, said in another way: each value with its pointer, be it a container or not, that is at or
+/// inside of an included one, and not at or inside of an excluded one.
 fn counting(document: &Value, include: &[String], exclude: &[String]) -> BTreeMap<String, String> {
     let holds = |outer: &String, pointer: &String| {
         pointer.strip_prefix(outer.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -1,7 +1,7 @@
 //! Fingerprints of JSON in a store: a retry is one, however its client writes it.
 
 use crate::common::{Answer, key, on_every_backend, scope};
-use idempotency::{CanonicalJson, ClaimOutcome, DynStore, Error, Fingerprint, JsonError, Reply, Result};
+use idempotency::{CanonicalJson, ClaimOutcome, DynStore, Error, ErrorKind, Fingerprint, Reply, Result};
 
 fn claim(store: &DynStore, body: &[u8]) -> Result<ClaimOutcome> {
     let fingerprint = Fingerprint::of_json_slice(body)?;
@@ -33,12 +33,22 @@ fn what_is_refused_never_reaches_the_store_and_says_that_it_will_not_get_better(
             let error = claim(&fixture.store, body).expect_err("a refusal");
             assert!(matches!(error, Error::Json(_)), "{error:?}");
             assert!(!error.is_transient() && !error.is_indefinite(), "{error:?}");
+            assert_eq!((error.kind(), error.suggested_status()), (ErrorKind::Refused, 400), "{error:?}");
         }
         let nothing = fixture.store.lookup(&scope("shop"), &key("order 1")).expect("an answer");
         assert!(nothing.is_none(), "{}", fixture.name);
         let claim = claim(&fixture.store, b"{}").expect("an answer").claimed();
         assert_eq!(claim.attempt(), 1, "{}", fixture.name);
     });
+}
+
+#[test]
+fn a_selection_that_is_refused_is_not_the_clients_mistake() {
+    for refused in [CanonicalJson::new().include("amount"), CanonicalJson::new().exclude("")] {
+        let error = Error::from(refused.expect_err("a refusal"));
+        assert!(matches!(error, Error::JsonSelection(_)), "{error:?}");
+        assert_eq!((error.kind(), error.suggested_status()), (ErrorKind::Refused, 500), "{error:?}");
+    }
 }
 
 #[test]
@@ -56,9 +66,9 @@ fn a_service_that_begins_to_read_its_requests_as_json_can_tell_a_retry_from_befo
 }
 
 #[test]
-fn canonical_bytes_can_be_one_field_among_others() -> Result<(), JsonError> {
+fn canonical_bytes_can_be_one_field_among_others() -> Result<()> {
     let untraced = CanonicalJson::new().exclude("/trace_id")?;
-    let request = |path: &str, body: &str| {
+    let request = |path: &str, body: &str| -> Result<Fingerprint> {
         let body = untraced.bytes_of_slice(body.as_bytes())?;
         Ok(Fingerprint::builder().field("path", path).field("body", body).finish())
     };

@@ -1,7 +1,7 @@
 //! What counts of a document: include and exclude, by JSON pointer (RFC 6901).
 
 use crate::{bytes, canonical, refusal};
-use idempotency::{CanonicalJson, Fingerprint, JsonError};
+use idempotency::{CanonicalJson, Fingerprint, JsonError, JsonSelectionError};
 
 fn selection(include: &[&str], exclude: &[&str]) -> CanonicalJson {
     let included = include.iter().try_fold(CanonicalJson::new(), |made, pointer| made.include(pointer));
@@ -155,7 +155,7 @@ fn a_selection_that_leaves_nothing_is_refused() {
         new().include("").and_then(|made| made.include("/a/b")?.exclude("/a")),
     ];
     for (at, refused) in refused.into_iter().enumerate() {
-        assert_eq!(refused, Err(JsonError::ExcludedWhole), "{at}");
+        assert_eq!(refused, Err(JsonSelectionError::ExcludedWhole), "{at}");
     }
     assert!(new().include("/ab").and_then(|made| made.exclude("/a")?.exclude("/ab/c")).is_ok());
 }
@@ -164,7 +164,10 @@ fn a_selection_that_leaves_nothing_is_refused() {
 fn a_malformed_pointer_is_refused_before_there_is_a_document() {
     for pointer in ["a", "a/b", "#/a", " /a", "/~", "/~2", "/a~", "/~/b", "~0", "/a/~~1", "$.a", "."] {
         for refused in [CanonicalJson::new().include(pointer), CanonicalJson::new().exclude(pointer)] {
-            assert!(matches!(refused, Err(JsonError::MalformedPointer { .. })), "{pointer}: {refused:?}");
+            assert!(
+                matches!(refused, Err(JsonSelectionError::MalformedPointer { .. })),
+                "{pointer}: {refused:?}"
+            );
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Why JSON was refused.
+//! Why a document was refused, or a selection.
 
 use std::fmt;
 
-/// Why JSON has no fingerprint, or a selection can't be used. The store was not asked.
+/// Why a JSON document has no fingerprint. The store was not asked.
 ///
-/// Where the JSON is at fault, that is the client's mistake: the same text is refused every time. It says where
-/// in the text, in bytes from its start, and never shows anything of it.
+/// It is the client's mistake: the same text is refused every time. The error says where in the text, in
+/// bytes from its start, and never shows anything of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
@@ -60,6 +60,15 @@ pub enum JsonError {
         /// Where it starts; nowhere, for a [`Value`](serde_json::Value).
         at: Option<usize>,
     },
+    /// The library that writes the canonical form failed. Nothing is known to make it.
+    #[error("the canonical JSON could not be written")]
+    NotWritten,
+}
+
+/// Why a selection can't be used: the program's mistake, which shows before there is a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JsonSelectionError {
     /// A pointer that is none by [RFC 6901](https://www.rfc-editor.org/rfc/rfc6901).
     #[error("malformed JSON pointer: {problem}")]
     MalformedPointer {
@@ -69,9 +78,6 @@ pub enum JsonError {
     /// The document, or something that is included, is excluded as a whole: all requests would look alike.
     #[error("a selection of JSON that excludes what it includes")]
     ExcludedWhole,
-    /// The library that writes the canonical form failed. Nothing is known to make it.
-    #[error("the canonical JSON could not be written")]
-    NotWritten,
 }
 
 struct Place<'a>(&'a Option<usize>);

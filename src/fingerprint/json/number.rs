@@ -19,8 +19,8 @@ pub(super) fn double(text: &str, at: Option<usize>) -> Result<f64, JsonError> {
     Ok(double)
 }
 
-/// The size of a number, in its one form: digits without zeros around them, and the power of ten that they are
-/// multiplied by.
+/// The size of a number, in its one form: digits without zeros around them, and the power of ten that they
+/// are multiplied by.
 #[derive(PartialEq)]
 struct Decimal {
     digits: String,

@@ -1,6 +1,6 @@
 //! JSON pointers (RFC 6901).
 
-use super::JsonError;
+use super::JsonSelectionError;
 
 /// A pointer, as it was written and taken apart. There is one way only to write each.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,13 +13,13 @@ pub(super) struct Pointer {
 pub(super) static WHOLE: Pointer = Pointer { text: String::new(), tokens: Vec::new() };
 
 impl Pointer {
-    pub(super) fn new(text: &str) -> Result<Self, JsonError> {
+    pub(super) fn new(text: &str) -> Result<Self, JsonSelectionError> {
         let tokens = match text.strip_prefix('/') {
             Some(tokens) => tokens.split('/').map(unescaped).collect::<Result<_, _>>(),
             None if text.is_empty() => Ok(Vec::new()),
             None => Err("it must be empty or begin with a slash"),
         };
-        let tokens = tokens.map_err(|problem| JsonError::MalformedPointer { problem })?;
+        let tokens = tokens.map_err(|problem| JsonSelectionError::MalformedPointer { problem })?;
         Ok(Self { text: text.to_owned(), tokens })
     }
 
@@ -61,7 +61,7 @@ mod tests {
 
     /// The examples of RFC 6901, section 5, and others.
     #[test]
-    fn a_pointer_is_taken_apart_as_rfc_6901_says() -> Result<(), JsonError> {
+    fn a_pointer_is_taken_apart_as_rfc_6901_says() -> Result<(), JsonSelectionError> {
         for (text, tokens) in [
             ("", vec![]),
             ("/foo", vec!["foo"]),
@@ -85,7 +85,10 @@ mod tests {
     fn what_is_no_pointer_is_refused() {
         for text in ["a", " /a", "#/a", "0", "~0", "/~", "/a~", "/~2", "/~~0", "/a/~/b"] {
             let refused = Pointer::new(text);
-            assert!(matches!(refused, Err(JsonError::MalformedPointer { .. })), "{text}: {refused:?}");
+            assert!(
+                matches!(refused, Err(JsonSelectionError::MalformedPointer { .. })),
+                "{text}: {refused:?}"
+            );
         }
     }
 
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_holds_what_is_inside_of_it_and_not_what_only_begins_alike() -> Result<(), JsonError> {
+    fn a_part_holds_what_is_inside_of_it_and_not_what_only_begins_alike() -> Result<(), JsonSelectionError> {
         let holds = |outer: &str, inner: &str| Ok(Pointer::new(outer)?.holds(&Pointer::new(inner)?));
         for (outer, inner) in [("", ""), ("", "/a"), ("/a", "/a"), ("/a", "/a/b"), ("/a", "/a/")] {
             assert!(holds(outer, inner)?, "{outer}, {inner}");

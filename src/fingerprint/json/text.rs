@@ -1,6 +1,6 @@
-//! Reads JSON text. `serde_json` says whether it is JSON, and decodes the strings; taken apart it is here, since
-//! a parser that is asked for values does not show how a number was written, and what it makes of one depends on
-//! features that any crate of the program may turn on.
+//! Reads JSON text. `serde_json` says whether it is JSON, and decodes the strings; taken apart it is here,
+//! since a parser that is asked for values does not show how a number was written, and what it makes of one
+//! depends on features that any crate of the program may turn on.
 
 use super::tree::{Depth, Node};
 use super::{JsonError, number};
