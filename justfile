@@ -23,12 +23,12 @@ clippy:
 cargo-test:
     cargo test
 
-# Those of the features `metrics` and `tracing`, and the counters once more with them on. All others run without: on what a program
-# gets that does without.
+# Not part of `cargo-test`: that runs on what a program gets that does without. So the counters' tests run here once more. With
+# `tokio`, since what is done for a task is to be in the task's span.
 #
 # The tests of what goes out through `metrics` and `tracing`.
 facade-test:
-    cargo test --locked --features metrics,tracing --test facade --test observability
+    cargo test --locked --features metrics,tracing,tokio --test facade --test observability
 
 # Without SQLite, since loom can't see into it. RUSTFLAGS are global, hence a cfg and a build folder of our own. The bound on
 # preemptions, 3, stands in tests/loom.rs with its reason; LOOM_MAX_PREEMPTIONS overrides it.

@@ -26,12 +26,13 @@ macro_rules! events {
         /// Counters only go up. They are read one after the other while others go on, so a claim may be in
         /// one and not yet in another.
         ///
-        /// An answer is counted once, and so is an error: whoever asks for a claim is in `claims`, `takeovers`,
-        /// `replays`, `in_progress`, `mismatches` or `errors`. One who waits for it is in `in_progress` as well.
-        /// What was rolled back by [`atomically`](crate::IdempotencyStore#method.atomically) counts as a failed
-        /// run or an error, and nothing else; what was answered in a transaction of the application's is counted
-        /// whatever becomes of that. A call that never got as far as the store (a key or a policy that was
-        /// refused, an `open` that failed) is not counted.
+        /// An answer is counted once, and so is an error: whoever asks for a claim is in `claims`,
+        /// `takeovers`, `replays`, `in_progress`, `mismatches` or `errors`. One who waits for it is in
+        /// `in_progress` as well. What was rolled back by
+        /// [`atomically`](crate::IdempotencyStore#method.atomically) counts as a failed run or an error, and
+        /// nothing else; what was answered in a transaction of the application's is counted whatever becomes
+        /// of that. A call that never got as far as the store (a key or a policy that was refused, an `open`
+        /// that failed) is not counted.
         ///
         /// [`observability`](crate::observability) says what to watch, and how to publish them.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,8 +123,8 @@ events! {
     WorkFailed => failed_runs:
         "Runs whose work failed or panicked."
         "[`run`](crate::IdempotencyStore::run) and"
-        "[`atomically`](crate::IdempotencyStore#method.atomically) count them: the work gave an error, or a reply"
-        "that is a failure by the policy and was not recorded.";
+        "[`atomically`](crate::IdempotencyStore#method.atomically) count them: the work gave an error, or a"
+        "reply that is a failure by the policy and was not recorded.";
     Lost => lost_claims:
         "Calls refused because the claim was not its owner's any more."
         "The lease was shorter than the work, or an operator has intervened.";

@@ -6,6 +6,8 @@ mod trace;
 
 pub(crate) use self::operation::Operation;
 pub(crate) use self::trace::Span;
+#[cfg(feature = "tokio")]
+pub(crate) use self::trace::{Context, in_span};
 
 use self::publish::Timer;
 use crate::backend::{Backend, Swept};

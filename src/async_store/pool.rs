@@ -1,6 +1,7 @@
 //! The runtime's pool of threads that may block: [`Pool`].
 
 use crate::error::{BackendError, Error};
+use crate::observed::Context;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -60,6 +61,8 @@ impl Pool {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, Error> {
+        let context = Context::of_the_caller();
+        let work = move || context.within(work);
         // tokio puts the work into its queue, and then panics if there is no thread to look there.
         catch_unwind(AssertUnwindSafe(|| self.runtime.spawn_blocking(work)))
             .map_err(|_no_thread| BackendError::indefinite().with_source(NoThread).into())

@@ -6,6 +6,7 @@ use crate::backend::Backend;
 use crate::error::BackendError;
 use crate::fingerprint::Fingerprint;
 use crate::key::{IdempotencyKey, Scope};
+use crate::observed::{Operation, in_span};
 use crate::ran::{Ran, RunError};
 use crate::reply::Reply;
 use crate::run::{end, end_after_panic};
@@ -58,6 +59,17 @@ impl<B: Backend> AsyncStore<B> {
     /// # Panics
     /// If `work` does.
     pub async fn run<E: Send + 'static>(
+        &self,
+        scope: &Scope,
+        key: &IdempotencyKey,
+        fingerprint: &Fingerprint,
+        work: impl AsyncFnOnce(&mut AsyncClaim) -> Result<Reply, E>,
+    ) -> Result<Ran, RunError<E>> {
+        let run = self.claim_and_run(scope, key, fingerprint, work);
+        in_span(Operation::Run, (scope, key), Ran::name_of, run).await
+    }
+
+    async fn claim_and_run<E: Send + 'static>(
         &self,
         scope: &Scope,
         key: &IdempotencyKey,

@@ -13,6 +13,8 @@ mod imp {
     use crate::outcome::Outcome;
     use std::error::Error as StdError;
     use std::fmt;
+    #[cfg(feature = "tokio")]
+    use tracing::Instrument;
     use tracing::field::{Empty, display};
     use tracing::span::EnteredSpan;
     use tracing::{Level, event, span};
@@ -47,6 +49,35 @@ mod imp {
         pub(crate) fn ended(&self, outcome: &'static str) {
             self.0.record("outcome", outcome);
         }
+    }
+
+    /// The span that the caller is in, for what is done on another thread in its place.
+    #[cfg(feature = "tokio")]
+    pub(crate) struct Context(tracing::Span);
+
+    #[cfg(feature = "tokio")]
+    impl Context {
+        pub(crate) fn of_the_caller() -> Self {
+            Self(tracing::Span::current())
+        }
+
+        pub(crate) fn within<T>(self, work: impl FnOnce() -> T) -> T {
+            self.0.in_scope(work)
+        }
+    }
+
+    /// Has `task` run in a span, whichever threads it runs on; `name_of` names what comes of it.
+    #[cfg(feature = "tokio")]
+    pub(crate) async fn in_span<T>(
+        operation: Operation,
+        (scope, key): (&Scope, &IdempotencyKey),
+        name_of: fn(&T) -> &'static str,
+        task: impl Future<Output = T>,
+    ) -> T {
+        let span = new_span(operation, Some((scope, key)));
+        let outcome = task.instrument(span.clone()).await;
+        span.record("outcome", name_of(&outcome));
+        outcome
     }
 
     fn new_span(operation: Operation, about: Option<(&Scope, &IdempotencyKey)>) -> tracing::Span {
@@ -212,6 +243,30 @@ mod imp {
         pub(crate) const fn answered(&self, _: &Result<Outcome, Error>) {}
 
         pub(crate) const fn ended(&self, _: &'static str) {}
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) struct Context;
+
+    #[cfg(feature = "tokio")]
+    impl Context {
+        pub(crate) const fn of_the_caller() -> Self {
+            Self
+        }
+
+        pub(crate) fn within<T>(self, work: impl FnOnce() -> T) -> T {
+            work()
+        }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) async fn in_span<T>(
+        _: Operation,
+        _: (&Scope, &IdempotencyKey),
+        _: fn(&T) -> &'static str,
+        task: impl Future<Output = T>,
+    ) -> T {
+        task.await
     }
 
     pub(crate) const fn happened(_: Event, _: &RecordId, _: Option<&Outcome>) {}

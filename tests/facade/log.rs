@@ -1,12 +1,15 @@
 //! A subscriber that keeps all it is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Level, Metadata, Subscriber};
+use tracing_core::span::Current;
 
 pub type Fields = BTreeMap<&'static str, String>;
 
@@ -24,8 +27,10 @@ pub struct Line {
 pub struct Log {
     pub spans: Vec<Line>,
     pub events: Vec<Line>,
-    /// Those that the thread is in, as numbers of spans.
-    entered: Vec<usize>,
+    /// Of each span.
+    metadata: Vec<&'static Metadata<'static>>,
+    /// Those that each thread is in, as numbers of spans.
+    entered: HashMap<ThreadId, Vec<usize>>,
 }
 
 impl Log {
@@ -35,12 +40,23 @@ impl Log {
         let writer = Writer { level, log: Arc::clone(&log) };
         let played = tracing::subscriber::with_default(writer, play);
         let log = locked(&log).clone();
-        assert!(log.entered.is_empty(), "a span was not left");
+        assert!(log.entered.values().all(Vec::is_empty), "a span was not left");
         (played, log)
     }
 
+    /// Has all further lines of this thread, until its end, kept in `log`.
+    pub fn keep_for_this_thread(level: Level, log: &Arc<Mutex<Self>>) {
+        let writer = Writer { level, log: Arc::clone(log) };
+        mem::forget(tracing::subscriber::set_default(writer));
+    }
+
+    /// The span that this thread is in.
+    fn current(&self) -> Option<usize> {
+        self.entered.get(&thread::current().id())?.last().copied()
+    }
+
     fn line(&self, metadata: &'static Metadata<'static>, is_root: bool, fields: Fields) -> Line {
-        let inside = self.entered.last().filter(|_| !is_root).map(|number| self.spans[*number].name);
+        let inside = self.current().filter(|_| !is_root).map(|number| self.spans[number].name);
         let target = metadata.target().to_owned();
         Line { name: metadata.name(), target, level: *metadata.level(), inside, fields }
     }
@@ -72,6 +88,10 @@ impl Writer {
 }
 
 /// Ids are numbers of spans, from 1.
+fn id(number: usize) -> Id {
+    Id::from_u64(number as u64 + 1)
+}
+
 fn number(id: &Id) -> usize {
     usize::try_from(id.into_u64()).expect("few spans") - 1
 }
@@ -91,7 +111,13 @@ impl Subscriber for Writer {
         let mut log = self.log();
         let line = log.line(span.metadata(), span.is_root(), fields);
         log.spans.push(line);
-        Id::from_u64(log.spans.len() as u64)
+        log.metadata.push(span.metadata());
+        id(log.spans.len() - 1)
+    }
+
+    fn current_span(&self) -> Current {
+        let log = self.log();
+        log.current().map_or_else(Current::none, |number| Current::new(id(number), log.metadata[number]))
     }
 
     fn record(&self, span: &Id, values: &Record<'_>) {
@@ -109,11 +135,12 @@ impl Subscriber for Writer {
     }
 
     fn enter(&self, span: &Id) {
-        self.log().entered.push(number(span));
+        self.log().entered.entry(thread::current().id()).or_default().push(number(span));
     }
 
     fn exit(&self, span: &Id) {
-        assert_eq!(self.log().entered.pop(), Some(number(span)), "spans are left in order");
+        let left = self.log().entered.entry(thread::current().id()).or_default().pop();
+        assert_eq!(left, Some(number(span)), "spans are left in order");
     }
 }
 

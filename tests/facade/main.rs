@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "shared by test files that use different parts of it")]
 mod common;
 
+mod background;
 mod events;
 #[path = "../keep_alive/stage.rs"]
 #[expect(dead_code, reason = "shared by test files that use different parts of it")]
@@ -20,3 +21,12 @@ mod spans;
 #[path = "../observability/stage.rs"]
 #[expect(dead_code, reason = "shared by test files that use different parts of it")]
 mod stage;
+#[cfg(feature = "tokio")]
+mod tasks;
+
+use scenarios::{SCENARIOS, Scenario};
+
+/// The scenarios that are told on the thread that plays them. `background` has the other one.
+fn told_here() -> impl Iterator<Item = &'static Scenario> {
+    SCENARIOS.iter().filter(|scenario| scenario.counter != "renewal_failures")
+}

@@ -2,8 +2,8 @@
 
 use crate::common::{Fixture, on_every_backend};
 use crate::recorder::{Recorded, Recorder};
-use crate::scenarios::SCENARIOS;
 use crate::stage::{Stage, counts, operation};
+use crate::told_here;
 use idempotency::testing::Fault;
 use idempotency::{Claim, ErrorKind, IdempotencyStore, Metrics, Reply};
 use metrics::Unit;
@@ -26,7 +26,7 @@ fn expected(metrics: &Metrics) -> BTreeMap<String, u64> {
 
 #[test]
 fn what_is_published_is_what_the_counters_say() {
-    for scenario in SCENARIOS {
+    for scenario in told_here() {
         on_every_backend(|fixture| {
             let (metrics, recorded) = Recorder::of(|| {
                 let stage = Stage::new(fixture);
@@ -82,7 +82,7 @@ fn samples(recorded: &Recorded) -> BTreeMap<String, usize> {
 
 #[test]
 fn each_call_of_the_backend_is_one_sample() {
-    for scenario in SCENARIOS {
+    for scenario in told_here() {
         on_every_backend(|fixture| {
             let (calls, recorded) = Recorder::of(|| {
                 let stage = Stage::new(fixture);
@@ -223,7 +223,7 @@ fn labels_are_kinds_and_commands_and_nothing_else() {
         "sweep",
         "batch",
     ];
-    for scenario in SCENARIOS {
+    for scenario in told_here() {
         on_every_backend(|fixture| {
             let (_, recorded) = Recorder::of(|| (scenario.play)(&Stage::new(fixture)));
             for series in recorded.counters.keys().filter(|series| series.contains('{')) {

@@ -4,6 +4,7 @@ use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, SharedString, Unit,
 };
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Series are written as in Prometheus: `name{label="value"}`.
@@ -34,6 +35,11 @@ impl Recorder {
         let recorder = Self::default();
         let played = metrics::with_local_recorder(&recorder, play);
         (played, recorder.recorded())
+    }
+
+    /// Has all that is recorded by this thread, until its end, told to this recorder.
+    pub fn keep_for_this_thread(&self) {
+        mem::forget(metrics::set_default_local_recorder(Box::leak(Box::new(self.clone()))));
     }
 
     pub fn recorded(&self) -> Recorded {

@@ -1,9 +1,9 @@
 //! For each counter, the one thing that moves it and no other.
 
-use crate::common::{asks_for, scope};
-use crate::stage::{Stage, operation};
+use crate::common::{Answer, asks_for, scope, secs};
+use crate::stage::{Stage, operation, until};
 use idempotency::testing::Fault;
-use idempotency::{Claim, Metrics, Reply};
+use idempotency::{Claim, Metrics, Policy, Reply};
 
 pub struct Scenario {
     /// The counter that it moves, by its field.
@@ -111,6 +111,24 @@ pub const SCENARIOS: &[Scenario] = &[
         let _ticket = claim.into_ticket();
         before
     }),
+    Scenario {
+        counter: "renewal_failures",
+        error: Some("errors.unavailable"),
+        play: |stage| {
+            // A claim that was resumed is renewed at once, and after that not for some part of its lease.
+            let policy = Policy::new().with_lease(secs(24 * 3_600));
+            let store = stage.store.with_policy(policy).expect("a usable policy");
+            let (scope, key, fingerprint) = operation();
+            let claim = store.try_claim(&scope, &key, &fingerprint).expect("an answer").claimed();
+            let claim = store.resume(claim.into_ticket()).expect("the claim");
+            let before = store.metrics();
+            store.backend().fail(Fault::Before, 0, 1);
+            claim.keep_alive(secs(3_600)).expect("a thread");
+            until("a renewal fails", || store.metrics().renewal_failures > 0);
+            let _ticket = claim.into_ticket();
+            before
+        },
+    },
     counts("checkpoints", |stage| {
         let mut claim = stage.claim();
         let before = stage.store.metrics();

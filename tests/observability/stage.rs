@@ -3,11 +3,13 @@
 use crate::common::{Answer, Fixture, asks_for, key, scope};
 use idempotency::testing::FaultyBackend;
 use idempotency::{
-    Backend, Claim, ClaimOutcome, Error, Fingerprint, IdempotencyKey, IdempotencyStore, Metrics, Reply,
-    Scope, Ticket,
+    Backend, Claim, ClaimOutcome, Clock, Error, Fingerprint, IdempotencyKey, IdempotencyStore, Metrics,
+    MonotonicClock, Reply, Scope, Ticket,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 /// A store whose calls fail when a test says so.
 pub type WatchedStore = IdempotencyStore<FaultyBackend<Arc<dyn Backend>>>;
@@ -60,6 +62,17 @@ impl<'f> Stage<'f> {
 
 pub fn operation() -> (Scope, IdempotencyKey, Fingerprint) {
     (scope("acct_1"), key("k"), asks_for("an order"))
+}
+
+/// Waits until `condition` holds: right code passes however long this may take.
+#[track_caller]
+pub fn until(what: &str, condition: impl Fn() -> bool) {
+    let clock = MonotonicClock::new();
+    let give_up = clock.now().saturating_add(Duration::from_secs(100));
+    while !condition() {
+        assert!(!give_up.is_over(clock.now()), "it never came to this: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// How many went into each counter by name, those of errors as `errors.kind`.
