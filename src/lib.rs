@@ -157,10 +157,14 @@ struct ReadmeDoctests;
 /// Runs the guide's code, for the same reason.
 #[cfg(all(doctest, feature = "sqlite"))]
 mod guide_doctests {
+    #[cfg(feature = "tokio")]
+    #[doc = include_str!("../docs/guide/async.md")]
+    struct Async;
     #[doc = include_str!("../docs/guide/batch-job.md")]
     struct BatchJob;
     #[doc = include_str!("../docs/guide/calling-a-provider.md")]
     struct CallingAProvider;
+    #[cfg(feature = "json")]
     #[doc = include_str!("../docs/guide/choosing.md")]
     struct Choosing;
     #[doc = include_str!("../docs/guide/for-callers.md")]

@@ -2,9 +2,11 @@
 
 use crate::answer::{ClaimOutcome, IN_PROGRESS_STATUS, InProgress, MISMATCH_STATUS};
 use crate::error::Error;
+#[cfg(feature = "json")]
+use crate::fingerprint::{JsonError, JsonSelectionError};
 use crate::key::KeyError;
 use crate::outcome::{Completed, FingerprintMismatch};
-use crate::reply::Reply;
+use crate::reply::{Reply, StoredResponse};
 
 /// What came of running an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +68,19 @@ impl Ran {
         }
     }
 
+    /// The response to send to the client; none if there is no reply, or it is none.
+    #[must_use]
+    pub fn into_response(self) -> Option<StoredResponse> {
+        self.into_reply().and_then(Reply::into_response)
+    }
+
+    /// Whether the reply is an earlier one's, so that it is sent with
+    /// [`IDEMPOTENT_REPLAYED`](crate::header::IDEMPOTENT_REPLAYED).
+    #[must_use]
+    pub const fn is_replay(&self) -> bool {
+        matches!(self, Self::Replayed(_))
+    }
+
     /// The HTTP status that goes with it, as
     /// [`ClaimOutcome::suggested_status`](crate::ClaimOutcome::suggested_status); none where the reply has no
     /// status.
@@ -81,7 +96,8 @@ impl Ran {
 
 /// Why an operation was not run, or not to its end.
 ///
-/// `E` is the error of the work itself.
+/// `E` is the error of the work itself. In a log, print the chain of [`source`](std::error::Error::source)s as
+/// well: it has the cause. Where a caller has one type for all errors, use [`into_error`](Self::into_error).
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunError<E> {
     /// The work failed; this is its own error.
@@ -102,11 +118,24 @@ pub enum RunError<E> {
     },
 }
 
-impl<E> From<KeyError> for RunError<E> {
-    fn from(error: KeyError) -> Self {
-        Self::Store(error.into())
-    }
+macro_rules! from_refusals {
+    ($($(#[$cfg:meta])* $refusal:ty),*) => {$(
+        $(#[$cfg])*
+        impl<E> From<$refusal> for RunError<E> {
+            fn from(error: $refusal) -> Self {
+                Self::Store(error.into())
+            }
+        }
+    )*};
 }
+
+from_refusals!(
+    KeyError,
+    #[cfg(feature = "json")]
+    JsonError,
+    #[cfg(feature = "json")]
+    JsonSelectionError
+);
 
 impl<E: From<Error>> RunError<E> {
     /// The error of work or store, for a caller with one type for both; a reply that was not recorded is

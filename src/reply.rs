@@ -39,8 +39,9 @@ impl Reply {
         }
     }
 
-    /// The response's status, if there is one.
-    pub(crate) fn status(&self) -> Option<u16> {
+    /// The response's status; none of a reference or a marker.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
         self.response().map(StoredResponse::status)
     }
 

@@ -17,6 +17,7 @@ use crate::shared::Shared;
 use crate::transition::Command;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A store on a file.
 #[cfg(feature = "sqlite")]
@@ -201,13 +202,17 @@ impl<B: Backend> IdempotencyStore<B> {
     /// # use idempotency::*;
     /// # let store = IdempotencyStore::in_memory();
     /// # let (scope, fingerprint) = (Scope::new("orders queue")?, Fingerprint::builder().finish());
-    /// let messages = ["event 1", "event 2", "event 1"];
-    /// let operations: Vec<_> = messages
-    ///     .iter()
-    ///     .filter_map(|id| Some((scope.clone(), IdempotencyKey::new(id).ok()?, fingerprint))) // a bad id goes elsewhere
-    ///     .collect();
+    /// let mut messages = vec!["event 1", "event 2", "event 1", ""];
+    /// let mut operations = Vec::new();
+    /// messages.retain(|id| match IdempotencyKey::new(id) {
+    ///     Ok(key) => {
+    ///         operations.push((scope.clone(), key, fingerprint));
+    ///         true
+    ///     }
+    ///     Err(_refused) => false, // it never gets better: to the dead letters
+    /// });
     /// let mut handled = 0;
-    /// for ((_, _id, _), answer) in operations.iter().zip(store.try_claim_many(&operations)) {
+    /// for (_message, answer) in messages.iter().zip(store.try_claim_many(&operations)) {
     ///     match answer {
     ///         Ok(ClaimOutcome::Claimed(mut claim)) => {
     ///             if claim.renew().is_err() {
@@ -295,9 +300,24 @@ impl<B: Backend> IdempotencyStore<B> {
     /// As [`Claim::complete`], without the claim and the reply: keep a clone of `reply` (it is shared) to try
     /// again with. A ticket of another store is [`Error::ClaimLost`], and nothing is written.
     pub fn complete(&self, ticket: &Ticket, reply: impl Into<Reply>) -> Result<Completed, Error> {
-        let max_reply_len = self.policy.max_reply_len();
+        self.complete_for(ticket, ticket.retention(), reply)
+    }
+
+    /// As [`complete`](Self::complete), for a reply with a retention of its own, as
+    /// [`Claim::complete_for`]. Work that [`run`](Self::run) runs records a decline for a minute like this, by
+    /// its [`Claim::ticket`].
+    ///
+    /// # Errors
+    /// As [`complete`](Self::complete), and [`Error::Retention`] if `retention` is zero or longer than 36,525
+    /// days.
+    pub fn complete_for(
+        &self,
+        ticket: &Ticket,
+        retention: Duration,
+        reply: impl Into<Reply>,
+    ) -> Result<Completed, Error> {
         ticket
-            .complete(&self.shared, ticket.retention(), reply.into(), max_reply_len)
+            .complete(&self.shared, retention, reply.into(), self.policy.max_reply_len())
             .map_err(|(error, _)| error)
     }
 
