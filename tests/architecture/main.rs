@@ -227,6 +227,7 @@ fn the_oldest_rust_version_is_the_same_wherever_it_is_stated() {
         ("README.md", format!("Minimum Rust version: {expected}")),
         ("CHANGELOG.md", format!("Rust {expected}")),
         ("fuzz/Cargo.toml", format!("rust-version = \"{expected}\"")),
+        ("examples/payments-http/Cargo.toml", format!("rust-version = \"{expected}\"")),
     ];
     for (file, statement) in statements {
         let text = std::fs::read_to_string(root.join(file)).expect("a text file");

@@ -39,7 +39,7 @@ impl Source {
         Self { module: module.to_owned(), tokens, lines }
     }
 
-    /// Every source file below `folder`.
+    /// Every source file below `folder`, but for what Cargo has built there (`target`).
     pub fn all(folder: &Path) -> Vec<Self> {
         let mut sources = Vec::new();
         let mut folders = vec![folder.to_owned()];
@@ -47,7 +47,9 @@ impl Source {
             for entry in std::fs::read_dir(&next).expect("a readable folder") {
                 let path = entry.expect("a readable entry").path();
                 if path.is_dir() {
-                    folders.push(path);
+                    if !path.ends_with("target") {
+                        folders.push(path);
+                    }
                     continue;
                 }
                 if path.extension().is_none_or(|extension| extension != "rs") {
