@@ -10,10 +10,11 @@ _default:
 # The tests and the lints: what a change must pass before it is committed.
 test: format clippy cargo-test facade-test
 
-# Formatting, here and in the fuzz package.
+# Formatting, here and in the packages of their own.
 format:
     cargo fmt --check
     cargo fmt --check --manifest-path fuzz/Cargo.toml
+    cargo fmt --check --manifest-path examples/payments-http/Cargo.toml
 
 # Clippy on all targets with all features; a warning fails.
 clippy:
@@ -168,6 +169,14 @@ bench-test:
 example *arguments:
     cargo run --release --example payments -- {{ arguments }}
 
+# A package of its own, with a build folder of its own.
+#
+# Tests the payment service over HTTP, then sends it the README's two requests at once.
+payments-http:
+    cargo clippy --locked --manifest-path examples/payments-http/Cargo.toml --target-dir target/payments-http --all-targets -- -D warnings
+    cargo test --locked --manifest-path examples/payments-http/Cargo.toml --target-dir target/payments-http
+    examples/payments-http/scripts/two-curls
+
 # With IDEMPOTENCY_TEST_SEED, the same events and moments are drawn again.
 #
 # Kills the consumer of webhooks at random moments, then compares its orders with the events.
@@ -192,7 +201,7 @@ ci:
     #!/usr/bin/env bash
     set -euo pipefail
     passed=0
-    for step in format clippy cargo-test async-test facade-test loom planted doc deny tree default-tree features system-sqlite fuzz-build bench-test kill-loop fresh-clone; do
+    for step in format clippy cargo-test async-test facade-test loom planted doc deny tree default-tree features system-sqlite fuzz-build bench-test payments-http kill-loop fresh-clone; do
         echo "=== $step"
         start=$SECONDS
         {{ just_executable() }} "$step"
