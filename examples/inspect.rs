@@ -41,7 +41,7 @@ Usage:
   --sweep             first delete all expired records, 1000 at a time
 
 A claim is stuck if its lease is over and nobody has taken over, or if its lease is longer than it may be, because
-the clock has stepped back. --forget takes the scope and the key themselves, as --show-keys shows them.
+the clock has stepped back. --forget takes the scope and the key themselves, as --json --show-keys gives them.
 
 FILE is opened for reading only, and with --forget or --sweep for writing; it is never made. SQLite itself makes
 FILE-wal and FILE-shm where they are not there, and leaves them after reading; the next program that writes to the
@@ -89,11 +89,21 @@ fn look_and_act(arguments: &Arguments) -> Result<Report> {
     let store = open(arguments)?;
     let forgotten = arguments.forget.as_ref().map(|(scope, key)| store.forget(scope, key)).transpose()?;
     let swept = arguments.sweep.then(|| sweep(&store)).transpose()?;
-    let stats = store.stats()?;
-    let mut stuck = store.stuck(arguments.limit.saturating_add(1))?;
-    let more_stuck = stuck.len() > arguments.limit;
-    stuck.truncate(arguments.limit);
+    let looked = look(&store, arguments.limit);
+    if looked.is_err() {
+        // What was done is done, and the operator must hear of it.
+        eprint!("{}", acted(forgotten, swept));
+    }
+    let (stats, stuck, more_stuck) = looked?;
     Ok(Report { now: SystemClock.now(), forgotten, swept, stats, stuck, more_stuck })
+}
+
+fn look(store: &SqliteStore, limit: usize) -> Result<(Stats, Vec<Stuck>, bool)> {
+    let stats = store.stats()?;
+    let mut stuck = store.stuck(limit.saturating_add(1))?;
+    let more_stuck = stuck.len() > limit;
+    stuck.truncate(limit);
+    Ok((stats, stuck, more_stuck))
 }
 
 /// Removes all that has expired, a bounded number at a time, so that the service goes on in between. The bar
@@ -114,20 +124,23 @@ fn sweep(store: &SqliteStore) -> Result<usize> {
 
 // ---- what is printed
 
+fn acted(forgotten: Option<bool>, swept: Option<usize>) -> String {
+    let forgotten = match forgotten {
+        Some(true) => "forgotten\n\n",
+        Some(false) => "there was no such record to forget\n\n",
+        None => "",
+    };
+    let swept = swept.map(|swept| format!("{swept} expired records swept\n\n"));
+    format!("{forgotten}{}", swept.unwrap_or_default())
+}
+
 fn print_text(report: &Report, arguments: &Arguments, mut out: impl Write) -> io::Result<()> {
-    match report.forgotten {
-        Some(true) => writeln!(out, "forgotten\n")?,
-        Some(false) => writeln!(out, "there was no such record to forget\n")?,
-        None => {}
-    }
-    if let Some(swept) = report.swept {
-        writeln!(out, "{swept} expired records swept\n")?;
-    }
+    write!(out, "{}", acted(report.forgotten, report.swept))?;
     let Stats { in_progress, lapsed, completed, expired, damaged, bytes, .. } = report.stats;
     writeln!(out, "{in_progress:>12} in progress\n{lapsed:>12} lapsed\n{completed:>12} completed")?;
     writeln!(
         out,
-        "{expired:>12} expired, to be swept\n{damaged:>12} damaged\n{bytes:>12} bytes in all of them\n"
+        "{expired:>12} expired, to be swept\n{damaged:>12} damaged\n{bytes:>12} bytes of keys, replies and checkpoints\n"
     )?;
     if report.stuck.is_empty() {
         return writeln!(out, "no stuck claims{}", if report.more_stuck { " shown" } else { "" });

@@ -109,6 +109,11 @@ impl KeptAlive {
         self.kept.lease_until()
     }
 
+    /// Whether another renewal is planned, or one is on its way.
+    pub(crate) fn is_planned(&self) -> bool {
+        !self.schedule.is_forked() && self.schedule.plans.lock().has(&self.kept)
+    }
+
     /// Whether a renewal has found the claim lost.
     pub(crate) fn is_lost(&self) -> bool {
         self.kept.is_lost()
@@ -155,7 +160,10 @@ impl Schedule {
     /// Plans the renewals of `kept`. Whether the thread must be told.
     fn keep(&self, kept: &Arc<Kept>, extended: Option<Stopwatch>, max_age: Duration) -> bool {
         let now = self.running.elapsed();
-        let passed = extended.map_or(Duration::MAX, Stopwatch::elapsed);
+        // By the owner or by the thread, whichever was later: a call that is made again and again, as a
+        // heartbeat, must not renew each time.
+        let passed = [extended, kept.renewed()].into_iter().flatten().map(Stopwatch::elapsed).min();
+        let passed = passed.unwrap_or(Duration::MAX);
         let pause = plans::third(kept.lease()).saturating_sub(passed);
         self.plans.lock().keep(kept, now, pause, now.saturating_add(max_age))
     }

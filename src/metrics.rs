@@ -113,7 +113,7 @@ events! {
     Completed => completions:
         "Replies recorded.";
     CompletionFailed => failed_completions:
-        "Completions by a claim or ticket that failed, but for those of lost claims."
+        "Completions that failed, but for those of lost claims, and in a transaction of the application's own."
         "The effect may have happened, and its reply is not on record, or may not be: unless the completion is"
         "tried again, the operation runs again after the lease. The error is in `errors`, too.";
     Released => releases:
@@ -143,7 +143,8 @@ events! {
         "Records deleted by an operator."
         "See [`forget`](crate::IdempotencyStore::forget).";
     Swept => swept:
-        "Expired records removed.";
+        "Expired records removed by sweeping."
+        "What a full memory store removes by itself is not counted.";
 }
 
 impl Event {

@@ -111,6 +111,8 @@ impl Policy {
 
     /// Which replies count as a failure: a 429 that means "later", say. Without this: responses with a status
     /// of 500 and above. Every other reply is recorded, a handler's own 400 included.
+    ///
+    /// It must not panic: then the claim stands until its lease ends.
     #[must_use]
     pub fn failure_if(mut self, is_failure: fn(&Reply) -> bool) -> Self {
         self.is_failure = is_failure;

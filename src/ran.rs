@@ -177,7 +177,8 @@ impl<E> RunError<E> {
     /// Whether the same call may succeed if it is made again a little later; see [`Error::is_transient`].
     ///
     /// After [`run`](crate::IdempotencyStore::run) has answered [`NotRecorded`](Self::NotRecorded), the record
-    /// stands under its lease: until that is over, the same call is answered in progress.
+    /// stands under its lease, unless the reply was recorded all the same: until the lease is over, the same
+    /// call is answered in progress, or with the reply.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.store_error().is_some_and(Error::is_transient)

@@ -63,7 +63,9 @@ impl<B: Backend> IdempotencyStore<B> {
     ///   [`Claim::abandon`].
     ///   - With [`Error::ClaimLost`] nothing was written: somebody has taken over, or the record is gone, or the
     ///     work had completed before it failed. [`try_claim`](Self::try_claim) tells what there is now.
-    ///   - With any other the record stands under its lease, and then a takeover runs the operation again. To try
+    ///   - With one that [is indefinite](Error::is_indefinite) the reply may be on record all the same: then a
+    ///     retry gets it.
+    ///   - Else the record stands under its lease, and then a takeover runs the operation again. To try
     ///     the same completion before that, have `work` put its [`Claim::ticket`] aside, and
     ///     [`complete`](Self::complete) by it: with less, if the reply was too large.
     pub fn run<E>(

@@ -35,8 +35,9 @@ impl Claim {
     /// Dropping the claim ends the renewing and waits for nothing; the lease runs on, as always.
     ///
     /// A [`ticket`](Self::ticket) of a claim that is kept alive can complete it, which ends the renewing.
-    /// What is abandoned by it is renewed again; turn the claim [into the ticket](Self::into_ticket) for
-    /// that.
+    /// What is abandoned by it is renewed again, and what is released by it looks lost; turn the claim
+    /// [into the ticket](Self::into_ticket) for that. Leases of some seconds or more are what this is for: a few
+    /// milliseconds are over before a thread has its turn.
     ///
     /// ```
     /// # use idempotency::*;
@@ -67,11 +68,19 @@ impl Claim {
         self.standing.keep_alive(&self.store, &self.ticket, max_age)
     }
 
+    /// Whether the claim will be renewed in the background once more: not before
+    /// [`keep_alive`](Self::keep_alive) was called, nor once its `max_age` leaves no time for another renewal.
+    /// Then the lease runs out, and nobody looks whether somebody has taken over: [`renew`](Self::renew) tells.
+    #[must_use]
+    pub fn is_kept_alive(&self) -> bool {
+        self.standing.is_kept_alive()
+    }
+
     /// Whether a call of this claim, or a renewal in the background, has heard that the claim is not its
     /// owner's any more: taken over, or its record gone. Then nothing can be written by it; stop the work if
     /// it can be stopped. A completion by a [`ticket`](Self::ticket) is no loss.
     ///
-    /// It makes no call: without [`keep_alive`](Self::keep_alive) it is as old as the last one.
+    /// It makes no call: while the claim is not [kept alive](Self::is_kept_alive) it is as old as the last one.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.standing.is_lost()
@@ -131,6 +140,10 @@ impl Standing {
 
     fn is_lost(&self) -> bool {
         self.is_lost || self.kept.get().is_some_and(KeptAlive::is_lost)
+    }
+
+    fn is_kept_alive(&self) -> bool {
+        self.kept.get().is_some_and(KeptAlive::is_planned)
     }
 
     fn renewal_error(&self) -> Option<Error> {

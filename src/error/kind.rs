@@ -127,16 +127,20 @@ impl Error {
         }
     }
 
-    /// The HTTP status that goes with it: 400 for a scope, a key, or a JSON document that was refused (the
-    /// client can mend it); 503 where asking again later may help; 500 for the rest, which is for an operator
-    /// to look at.
+    /// The HTTP status that goes with it: 400 for a scope, a key, or a JSON document that was refused, 413 for
+    /// one that is too long (the client can mend it); 409 for a claim that was lost, since asking again tells
+    /// what whoever took over has come to; 503 where asking again later may help; 500 for the rest, which is
+    /// for an operator to look at.
     ///
     /// After an [indefinite](Self::is_indefinite) error asking again tells what became of it, so that is 503,
     /// too.
     #[must_use]
     pub const fn suggested_status(&self) -> u16 {
         match self.kind() {
+            #[cfg(feature = "json")]
+            ErrorKind::Refused if matches!(self, Self::Json(JsonError::TooLong { .. })) => 413,
             ErrorKind::Refused if self.is_of_the_request() => 400,
+            ErrorKind::ClaimLost => 409,
             ErrorKind::Busy | ErrorKind::Unavailable | ErrorKind::Indefinite | ErrorKind::Full => 503,
             _ => 500,
         }

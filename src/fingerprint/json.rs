@@ -62,7 +62,9 @@ const DEFAULT_MAX_LEN: usize = 1024 * 1024;
 ///
 /// - `""` is the whole document, `/a/0` the first element of the array in member `a`. In a name, `~1` stands
 ///   for `/`, and `~0` for `~`. There is no wildcard.
-/// - A pointer that leads nowhere is no error. An absent part is another content than a part that is `null`.
+/// - A pointer that leads nowhere is no error, as long as another one leads somewhere: where nothing of what is
+///   included is there, all documents would look alike, and [`JsonError::NothingIncluded`] refuses them. An
+///   absent part is another content than a part that is `null`.
 /// - The order of the calls makes no difference, nor does a pointer that is named twice. One inside of another
 ///   included one adds nothing to what counts.
 /// - Of an excluded part not even its presence counts. What it stood in does: `{"a":{}}` is not `{}`, whether
@@ -210,6 +212,9 @@ impl CanonicalJson {
                 part.check_numbers()?;
                 found.insert(pointer.as_str(), part);
             }
+        }
+        if found.is_empty() {
+            return Err(JsonError::NothingIncluded);
         }
         let selection = BTreeMap::from([
             ("exclude", self.exclude.iter().map(Pointer::as_str).collect::<Vec<_>>()),

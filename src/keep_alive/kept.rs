@@ -7,7 +7,7 @@ use crate::observed::Observed;
 use crate::outcome::{LostReason, Outcome};
 use crate::record::FencingToken;
 use crate::sync::timed::Mutex;
-use crate::time::Timestamp;
+use crate::time::{Stopwatch, Timestamp};
 use crate::transition::Command;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -22,6 +22,8 @@ pub(super) struct Kept {
     lease_until: AtomicI64,
     is_lost: AtomicBool,
     error: Mutex<Option<Error>>,
+    /// Since it was renewed last; none if it was not yet.
+    renewed: Mutex<Option<Stopwatch>>,
 }
 
 /// What became of a renewal.
@@ -42,6 +44,7 @@ impl Kept {
             lease_until: AtomicI64::new(i64::MIN),
             is_lost: AtomicBool::new(false),
             error: Mutex::new(None),
+            renewed: Mutex::new(None),
         }
     }
 
@@ -79,7 +82,12 @@ impl Kept {
     pub(super) fn is_renewed(&self, lease_until: Timestamp) {
         // Renewals may overtake each other on their way here, and none shortens a lease.
         self.lease_until.fetch_max(lease_until.as_millis(), Ordering::SeqCst);
+        *self.renewed.lock() = Some(Stopwatch::start());
         self.set_error(None);
+    }
+
+    pub(super) fn renewed(&self) -> Option<Stopwatch> {
+        *self.renewed.lock()
     }
 
     fn has_failed(&self, error: Error, observed: &Observed) -> Renewal {

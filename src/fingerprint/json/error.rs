@@ -48,8 +48,8 @@ pub enum JsonError {
         /// Where the second one starts.
         at: usize,
     },
-    /// A number of 2⁵³ or more that has another number's canonical form.
-    #[error("a JSON number that a double can't hold{}", Place(at))]
+    /// A number of 2⁵³ or more that its canonical form does not give exactly; to be sent as a string.
+    #[error("a JSON number of 2^53 or more that its canonical form does not give exactly{}", Place(at))]
     InexactNumber {
         /// Where it starts; nowhere, for a [`Value`](serde_json::Value).
         at: Option<usize>,
@@ -60,7 +60,10 @@ pub enum JsonError {
         /// Where it starts; nowhere, for a [`Value`](serde_json::Value).
         at: Option<usize>,
     },
-    /// The library that writes the canonical form failed. Nothing is known to make it.
+    /// None of the parts that are included is there, so that all such documents would look alike.
+    #[error("JSON without any of the parts that count")]
+    NothingIncluded,
+    /// The library that writes the canonical form failed. No input is known to cause it.
     #[error("the canonical JSON could not be written")]
     NotWritten,
 }

@@ -17,7 +17,7 @@ fn counts_and_stuck_claims_are_printed_with_digests_only() {
         ("expired, to be swept", 3),
         ("damaged", 0),
         // Eight times the scope, and the keys.
-        ("bytes in all of them", 8 * 11 + 7 + 5 + 9 + 9 + 4 + 3 + 5 + 6),
+        ("bytes of keys, replies and checkpoints", 8 * 11 + 7 + 5 + 9 + 9 + 4 + 3 + 5 + 6),
     ];
     assert_eq!(numbers(text), BTreeMap::from(expected), "{text}");
     let (tenant, digests) = (digest("tenant 4711"), ["long dead", "just dead", "ahead"].map(digest));
