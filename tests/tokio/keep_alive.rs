@@ -25,8 +25,8 @@ impl Bench<'_> {
         claim
     }
 
-    /// Waits until a claim of another key, that is kept alive meanwhile, was renewed a few times: those of this
-    /// one would have been, too.
+    /// Waits until a claim of another key, that is kept alive meanwhile, was renewed a few times: those of
+    /// this one would have been, too.
     fn let_renewals_pass(&self) {
         let other = self.kept(&key("another"));
         let renewals = self.metrics().renewals;

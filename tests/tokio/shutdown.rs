@@ -141,8 +141,8 @@ fn calls_that_are_being_made_at_a_shutdown_are_made_and_their_answers_arrive() {
     });
 }
 
-/// A server that restarts drops the requests that it works on. What it has just claimed for them must not stay
-/// blocked.
+/// A server that restarts drops the requests that it works on. What it has just claimed for them must not
+/// stay blocked.
 #[test]
 fn a_claim_that_is_granted_to_nobody_during_a_shutdown_is_given_back() {
     on_every_backend(|fixture| {

@@ -1,5 +1,5 @@
-//! What tasks need of the futures: that they can be sent, spawned, aborted and timed out, and that none of them
-//! holds a thread while it only waits.
+//! What tasks need of the futures: that they can be sent, spawned, aborted and timed out, and that none of
+//! them holds a thread while it only waits.
 
 use crate::bench::{Bench, claimed, completed, reply};
 use crate::common::{self, Fixture, asks_for, key, on_every_backend, scope, secs};

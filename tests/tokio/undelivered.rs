@@ -1,5 +1,5 @@
-//! Claims that were granted to a future that was dropped meanwhile: their work has not begun, so they are given
-//! back, once.
+//! Claims that were granted to a future that was dropped meanwhile: their work has not begun, so they are
+//! given back, once.
 
 use crate::bench::{Bench, Place, claimed, eventually, is_in_progress, reply};
 use crate::common::{asks_for, key, on_every_backend, scope, secs};
@@ -60,7 +60,8 @@ fn a_claim_that_was_granted_to_nobody_is_given_back_once() {
     });
 }
 
-/// Case 23. Under load, clients go away while their calls wait in line: each that is not made helps the others.
+/// Case 23. Under load, clients go away while their calls wait in line: each that is not made helps the
+/// others.
 #[test]
 fn a_claim_that_has_not_begun_when_its_future_is_dropped_is_not_made() {
     on_every_backend(|fixture| {
@@ -138,8 +139,8 @@ fn of_a_batch_that_was_granted_to_nobody_each_claim_is_given_back_once_and_what_
     });
 }
 
-/// A waiter that is dropped while it pauses leaves nothing, and one that is granted the claim after a pause gives
-/// it back.
+/// A waiter that is dropped while it pauses leaves nothing, and one that is granted the claim after a pause
+/// gives it back.
 #[test]
 fn a_waiter_that_is_dropped_leaves_the_key_to_others_whenever_it_was_granted_it() {
     on_every_backend(|fixture| {

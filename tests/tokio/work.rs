@@ -1,5 +1,5 @@
-//! Runs that are dropped once their work has begun. While it runs, nobody knows what it has done, so the claim
-//! stands as after a crash; once it has ended, the claim is ended as the work said.
+//! Runs that are dropped once their work has begun. While it runs, nobody knows what it has done, so the
+//! claim stands as after a crash; once it has ended, the claim is ended as the work said.
 
 use crate::bench::{Bench, eventually, is_in_progress, reply};
 use crate::common::on_every_backend;
