@@ -25,7 +25,9 @@
 //! those who write to one SQLite file wait in line, and behind another process for the busy timeout at the
 //! most. So a store that is slow takes threads from everybody else, and once all are taken, calls wait in a
 //! queue that has no bound. Bound the requests that a server works on at a time, or give the store a runtime
-//! of its own: tasks of any runtime may use it. [`claim_or_wait`](AsyncStore::claim_or_wait) has no thread
+//! of its own: tasks of any runtime may use it. Calls of one claim take turns: each that was dropped while
+//! another one was at work has a thread until it has had its turn, so don't ask again and again with short
+//! time-outs. [`claim_or_wait`](AsyncStore::claim_or_wait) has no thread
 //! while it pauses; the runtime must be running meanwhile, and have timers.
 //!
 //! # What a dropped future leaves

@@ -107,9 +107,14 @@ impl Signal {
     }
 }
 
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("it panicked")]
+struct Panicked;
+
 /// What `work` answers. A panic of it, the backend's or the clock's, is an error: the thread goes on.
 pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Error::Bug { what: "it panicked" }))
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(BackendError::indefinite().with_source(Panicked).into()))
 }
 
 #[cfg(test)]
@@ -195,7 +200,7 @@ mod tests {
     #[test]
     fn a_panic_is_an_error_and_whatever_else_comes_is_given_back() {
         let panic = || -> Result<(), Error> { resume_unwind(Box::new("on purpose")) };
-        assert!(matches!(caught(panic), Err(Error::Bug { .. })));
+        assert!(matches!(caught(panic), Err(Error::Indefinite(Some(_)))));
         assert!(matches!(caught(|| Err::<(), _>(Error::TokensExhausted)), Err(Error::TokensExhausted)));
         assert!(matches!(caught(|| Ok(7)), Ok(7)));
     }

@@ -160,7 +160,7 @@ impl Claim {
     /// usable.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
-        self.store.is_seen_to();
+        self.store.see_to();
         self.ticket.clone()
     }
 
@@ -171,8 +171,8 @@ impl Claim {
 
     /// Whoever has the ticket will end the claim.
     #[cfg(feature = "tokio")]
-    pub(crate) fn is_seen_to(&self) {
-        self.store.is_seen_to();
+    pub(crate) fn see_to(&self) {
+        self.store.see_to();
     }
 
     pub(crate) fn count(&self, event: Event) {
@@ -240,7 +240,7 @@ impl Claim {
             }
             other => {
                 let error = unexpected(&other);
-                self.store.is_seen_to_if_lost(&error);
+                self.store.see_to_if_lost(&error);
                 self.standing.hear(&error);
                 Err(error)
             }
@@ -301,11 +301,11 @@ impl Claim {
         self.standing.end_renewing(&self.store);
         match self.ticket.complete(&self.store, retention, reply, self.max_reply_len) {
             Ok(completed) => {
-                self.store.is_seen_to();
+                self.store.see_to();
                 Ok(completed)
             }
             Err((error, reply)) => {
-                self.store.is_seen_to_if_lost(&error);
+                self.store.see_to_if_lost(&error);
                 self.standing.hear(&error);
                 Err(CompleteError::new(error, self, reply))
             }
@@ -322,7 +322,7 @@ impl Claim {
     ///   is over.
     pub fn release(self) -> Result<(), Error> {
         self.standing.end_renewing(&self.store);
-        self.store.is_seen_to();
+        self.store.see_to();
         self.ticket.release(&self.store)
     }
 
@@ -335,7 +335,7 @@ impl Claim {
     /// what the work failed with.
     pub fn abandon(self) -> Result<(), Error> {
         self.standing.end_renewing(&self.store);
-        self.store.is_seen_to();
+        self.store.see_to();
         self.ticket.abandon(&self.store)
     }
 }

@@ -17,9 +17,10 @@ use crate::observed::{Observed, Operation};
 use crate::record::FencingToken;
 use crate::sync::timed::{Condvar, Mutex};
 use crate::time::{Stopwatch, Timestamp};
-use std::process;
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
+use std::{process, slice};
 
 /// Renews the claims of one store that are kept alive.
 #[derive(Debug)]
@@ -65,8 +66,8 @@ impl Renewer {
     fn call_the_thread(&self) -> Result<(), Error> {
         let mut thread = self.thread.lock();
         match &*thread {
-            Some(thread) => thread.wake(),
-            None => {
+            Some(thread) if thread.is_running() => thread.wake(),
+            _ => {
                 let (schedule, observed) = (Arc::clone(&self.schedule), Arc::clone(&self.observed));
                 let work = move |signal: &Signal| schedule.renew_until_stopped(&observed, signal);
                 *thread = Some(Background::start("idempotency renewer", work)?);
@@ -98,9 +99,9 @@ impl KeptAlive {
     }
 
     /// Notes that the owner has extended the lease.
-    pub(crate) fn is_extended(&self, lease_until: Timestamp) {
+    pub(crate) fn note_extended(&self, lease_until: Timestamp) {
         if !self.schedule.is_forked() {
-            self.kept.is_renewed(lease_until);
+            self.kept.note_renewed(lease_until);
         }
     }
 
@@ -138,6 +139,8 @@ struct Schedule {
     /// Claims have been renewed, or not; those that were ended meanwhile are in no plan any more.
     put_back: Condvar,
     running: Stopwatch,
+    /// None until the renewer's thread has begun.
+    renewer: Mutex<Option<ThreadId>>,
     process: u32,
 }
 
@@ -147,6 +150,7 @@ impl Schedule {
             plans: Mutex::new(Plans::new()),
             put_back: Condvar::new(),
             running: Stopwatch::start(),
+            renewer: Mutex::new(None),
             process: process::id(),
         }
     }
@@ -173,15 +177,21 @@ impl Schedule {
             return;
         }
         let is_on_its_way = self.plans.lock().end(kept);
-        // Inside `atomically` that renewal waits for this very thread. Whatever would end the claim is
-        // refused there, for the same reason.
-        if is_on_its_way && !is_refused_as_reentrant(kept, backend) {
+        // On the renewer's own thread, in a backend or a log of the application's, it would wait for itself.
+        // Inside `atomically` that renewal waits for this very thread; whatever would end the claim is refused
+        // there, for the same reason.
+        if is_on_its_way && !self.is_on_the_renewers_thread() && !is_refused_as_reentrant(kept, backend) {
             self.put_back.wait_while(&mut self.plans.lock(), |plans| plans.has(kept));
         }
     }
 
+    fn is_on_the_renewers_thread(&self) -> bool {
+        *self.renewer.lock() == Some(thread::current().id())
+    }
+
     /// The work of the thread.
     fn renew_until_stopped(&self, observed: &Observed, signal: &Signal) {
+        *self.renewer.lock() = Some(thread::current().id());
         let mut jitter = Jitter::new();
         while signal.wait(self.rest()) {
             let batch = self.plans.lock().take(self.running.elapsed());
@@ -191,7 +201,8 @@ impl Schedule {
             // What panics here is the program's own log, say. An owner would wait for ever for what is not
             // put back.
             let renewals = caught(|| Ok(renew(&batch, observed)));
-            let renewals = renewals.unwrap_or_else(|_| vec![Renewal::Failed; batch.len()]);
+            let renewals =
+                renewals.unwrap_or_else(|panic| batch.iter().map(|kept| kept.note_unheard(&panic)).collect());
             // One for all, so that those who failed together are tried together.
             let share = u32::try_from(jitter.below(WHOLE.into())).unwrap_or(WHOLE);
             let now = self.running.elapsed();
@@ -217,14 +228,44 @@ impl Schedule {
 /// Renews all of `batch` in one call. Whoever sees on a claim what became of it finds it counted.
 fn renew(batch: &[Arc<Kept>], observed: &Observed) -> Vec<Renewal> {
     let commands: Vec<_> = batch.iter().map(|kept| kept.renewal()).collect();
-    let answers = caught(|| Ok(observed.execute_many(&commands))).unwrap_or_else(|panic| {
-        let failed = |kept: &Arc<Kept>| observed.failed(Operation::Renew, kept.id(), Err(panic.clone()));
-        batch.iter().map(failed).collect()
-    });
+    let answers = match (caught(|| Ok(observed.execute_many(&commands))), batch) {
+        (Ok(answers), _) => answers,
+        (Err(panic), [kept]) => vec![observed.failed(Operation::Renew, kept.id(), Err(panic))],
+        // One at which the backend panics must not take the others along.
+        (Err(_), _) => {
+            return batch.iter().flat_map(|kept| renew(slice::from_ref(kept), observed)).collect();
+        }
+    };
     batch.iter().zip(answers).map(|(kept, answer)| kept.hear(answer, observed)).collect()
 }
 
 /// Whether a call on this thread would wait for itself.
 fn is_refused_as_reentrant(kept: &Kept, backend: &dyn Backend) -> bool {
     backend.read(kept.id()).is_err_and(|error| matches!(error.into(), Error::Reentrant))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{IdempotencyKey, KeyError, Scope};
+
+    const AN_HOUR: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn asking_again_soon_after_a_renewal_does_not_renew_at_once() -> Result<(), KeyError> {
+        let schedule = Schedule::new();
+        let id = RecordId::new(Scope::new("tenant")?, IdempotencyKey::new("job")?);
+        let kept = Arc::new(Kept::new(id, FencingToken::FIRST, AN_HOUR));
+        let is_due_at_once = || !schedule.plans.lock().take(schedule.running.elapsed()).is_empty();
+
+        let long_ago = None;
+        schedule.keep(&kept, long_ago, AN_HOUR);
+        assert!(is_due_at_once(), "nobody knows of a renewal");
+        schedule.plans.lock().put_back(&kept, schedule.running.elapsed(), None);
+
+        kept.note_renewed(Timestamp::from_millis(0));
+        schedule.keep(&kept, long_ago, AN_HOUR);
+        assert!(!is_due_at_once(), "it was renewed just now");
+        Ok(())
+    }
 }

@@ -197,7 +197,7 @@ impl ErrorCounts {
 
     /// Each kind, and how many failed in this way.
     pub fn iter(&self) -> impl Iterator<Item = (ErrorKind, u64)> + '_ {
-        ErrorKind::ALL.into_iter().zip(self.0)
+        ErrorKind::ALL.iter().copied().zip(self.0)
     }
 }
 
@@ -227,7 +227,7 @@ impl Counters {
     }
 
     pub(crate) fn count_error(&self, kind: ErrorKind) {
-        let counted = ErrorKind::ALL.into_iter().zip(&self.stripe().errors).find(|(one, _)| *one == kind);
+        let counted = ErrorKind::ALL.iter().copied().zip(&self.stripe().errors).find(|(one, _)| *one == kind);
         if let Some((_, counter)) = counted {
             counter.fetch_add(1, Ordering::Relaxed);
         }
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn each_event_and_each_kind_has_a_counter_of_its_own() {
         let counters = Counters::new();
-        for kind in ErrorKind::ALL {
+        for kind in ErrorKind::ALL.iter().copied() {
             let before = counters.sum().errors;
             counters.count_error(kind);
             let changed: Vec<_> =

@@ -124,7 +124,7 @@ fn jittered(every: Duration, jitter: &mut Jitter) -> Duration {
 /// [`spawn_sweeper`](IdempotencyStore::spawn_sweeper).
 ///
 /// It keeps the store open. A run that fails is counted, and the next one comes as usual; so is one in which
-/// the backend or its clock panics, as [`Error::Bug`].
+/// the backend or its clock panics, as [`Error::Indefinite`].
 ///
 /// Dropping it waits until the thread has ended: for the batch in hand, of at most 1,000 records, which may
 /// wait as long as the backend waits for a storage that is busy (on SQLite, the busy timeout). Afterwards it

@@ -259,9 +259,11 @@ impl IdempotencyStore<SqliteBackend> {
     ///
     /// **Complete the claim in the same transaction, and roll back if that fails.** A commit without it keeps
     /// your rows and leaves the record in progress: once its lease is over, a takeover writes them again. What
-    /// you are answered holds once the transaction is committed, so acknowledge nothing before. While the transaction is open, use the store only by the methods that take it: any
-    /// other that writes waits for the transaction to end, and fails as [`Error::Busy`]. It is as durable as
-    /// your connection's `synchronous`. A claim that is granted changes `last_insert_rowid`.
+    /// you are answered holds once the transaction is committed, so acknowledge nothing before.
+    ///
+    /// While the transaction is open, use the store only by the methods that take it: any other that writes
+    /// waits for the transaction to end, and fails as [`Error::Busy`]. It is as durable as your connection's
+    /// `synchronous`. A claim that is granted changes `last_insert_rowid`.
     ///
     /// ```
     /// # use idempotency::*;

@@ -71,7 +71,7 @@ impl<B: Backend> IdempotencyStore<B> {
         Ok(outcome)
     }
 
-    /// As `try_claim`, by a look at the record where that is enough: it need not wait for those who write.
+    /// As `try_claim`, by a look at the record where that is enough: a look writes nothing.
     pub(crate) fn look_then_claim(
         &self,
         scope: &Scope,

@@ -126,7 +126,7 @@ impl AsyncClaim {
     /// usable.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
-        self.held.is_seen_to();
+        self.held.see_to();
         self.ticket.clone()
     }
 

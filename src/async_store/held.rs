@@ -27,7 +27,7 @@ impl Held {
     }
 
     /// Whoever has the claim's ticket will end it. Does not wait for a call that is at work.
-    pub(super) fn is_seen_to(&self) {
+    pub(super) fn see_to(&self) {
         self.is_seen_to.store(true, Ordering::Relaxed);
     }
 
@@ -71,7 +71,7 @@ impl Held {
     /// The claim's own mark stands behind the lock, so it is made once that is certainly free.
     fn mark(&self, claim: &Claim) {
         if self.is_seen_to.load(Ordering::Relaxed) {
-            claim.is_seen_to();
+            claim.see_to();
         }
     }
 }
@@ -133,7 +133,7 @@ mod tests {
         {
             let (store, held) = held()?;
             if is_seen_to {
-                held.is_seen_to();
+                held.see_to();
             }
             drop(is_taken.then(|| held.take(1)));
             drop(held);

@@ -161,7 +161,7 @@ impl Standing {
         self.until = until;
         self.extended = Some(Stopwatch::start());
         if let Some(kept) = self.kept.get() {
-            kept.is_extended(until);
+            kept.note_extended(until);
         }
     }
 

@@ -20,14 +20,14 @@ impl Unfinished {
     }
 
     /// The claim has been ended, or whoever has its ticket will end it.
-    pub(super) fn is_seen_to(&self) {
+    pub(super) fn see_to(&self) {
         self.is_seen_to.store(true, Ordering::Relaxed);
     }
 
     /// A claim that is lost has ended, too.
-    pub(super) fn is_seen_to_if_lost(&self, error: &Error) {
+    pub(super) fn see_to_if_lost(&self, error: &Error) {
         if matches!(error, Error::ClaimLost(_)) {
-            self.is_seen_to();
+            self.see_to();
         }
     }
 

@@ -43,7 +43,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All of them, in the order in which they are declared.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: &'static [Self] = &[
         Self::Refused,
         Self::ClaimLost,
         Self::Busy,

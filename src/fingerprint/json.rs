@@ -87,6 +87,9 @@ const DEFAULT_MAX_LEN: usize = 1024 * 1024;
 /// later, or are smaller than 1e-307. A [`Value`] holds what its parser made of the text, which may be
 /// rounded already: `9007199254740993.0` is 2⁵³ there. Where numbers may be that large, fingerprint the bytes.
 ///
+/// The feature turns on `float_roundtrip` of `serde_json`, for the whole program: without it, numbers are read one
+/// step beside what is written now and then.
+///
 /// # Limits
 /// [`MAX_JSON_DEPTH`] levels and 1 MiB, unless set otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -64,7 +64,7 @@ impl Kept {
     pub(super) fn hear(&self, answer: Result<Outcome, Error>, observed: &Observed) -> Renewal {
         match answer {
             Ok(Outcome::Renewed { lease_until }) => {
-                self.is_renewed(lease_until);
+                self.note_renewed(lease_until);
                 Renewal::Done
             }
             Ok(Outcome::Lost(reason)) => {
@@ -79,7 +79,7 @@ impl Kept {
     }
 
     /// Notes that the lease was extended, by the renewer or the owner.
-    pub(super) fn is_renewed(&self, lease_until: Timestamp) {
+    pub(super) fn note_renewed(&self, lease_until: Timestamp) {
         // Renewals may overtake each other on their way here, and none shortens a lease.
         self.lease_until.fetch_max(lease_until.as_millis(), Ordering::SeqCst);
         *self.renewed.lock() = Some(Stopwatch::start());
@@ -93,6 +93,12 @@ impl Kept {
     fn has_failed(&self, error: Error, observed: &Observed) -> Renewal {
         observed.count(self.id(), Event::RenewalFailed);
         self.set_error(Some(error));
+        Renewal::Failed
+    }
+
+    /// Takes note that what a renewal was answered could not be told, for `panic`.
+    pub(super) fn note_unheard(&self, panic: &Error) -> Renewal {
+        self.set_error(Some(panic.clone()));
         Renewal::Failed
     }
 

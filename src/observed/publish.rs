@@ -37,9 +37,9 @@ mod imp {
         });
         Event::ALL.iter().for_each(|event| count(*event, 0));
         ErrorKind::ALL
-            .into_iter()
-            .filter(|kind| *kind != ErrorKind::ClaimLost) // counted as an event
-            .for_each(|kind| errors(kind).increment(0));
+            .iter()
+            .filter(|kind| **kind != ErrorKind::ClaimLost) // counted as an event
+            .for_each(|kind| errors(*kind).increment(0));
     }
 
     pub(crate) fn count(event: Event, times: u64) {

@@ -83,7 +83,7 @@ fn absent_and_null_are_two_things() {
     // What leads nowhere leads nowhere, whatever stopped it.
     for text in [r#"{"a":{}}"#, r#"{"a":null}"#, r#"{"a":"amount"}"#, r#"{"a":[5]}"#, "{}", "[]", "7", "null"]
     {
-        assert_eq!(left(&amount, text), "{}");
+        assert_eq!(amount.bytes_of_slice(text.as_bytes()), Err(JsonError::NothingIncluded), "{text}");
     }
 }
 
@@ -202,7 +202,7 @@ fn everything_but_numbers_is_looked_at_where_it_does_not_count_too() {
 /// A document that looks like the bytes of a selection, and selections that find the same.
 #[test]
 fn two_selections_never_give_the_same_bytes() {
-    let text = r#"{"a":1,"b":{"":1},"":{"a":1}}"#;
+    let text = r#"{"a":1,"b":{"":1},"":{"a":1},"c":2,"d":3,",":{"":4}}"#;
     let selections = [
         CanonicalJson::new(),
         selection(&["/a"], &[]),
@@ -232,5 +232,18 @@ fn two_selections_never_give_the_same_bytes() {
         if at > 0 {
             assert!(Fingerprint::of_json_slice(two_lines.as_bytes()).is_err(), "a document: {two_lines}");
         }
+    }
+}
+
+#[test]
+fn a_document_without_any_of_what_counts_is_refused_since_all_of_those_would_look_alike() {
+    let amount = selection(&["/amount", "/fee"], &[]);
+    for text in ["{}", r#"{"amonut": 5}"#, "[1, 2]", "5", "null", r#"{"amount/": {"fee": 1}}"#] {
+        assert_eq!(amount.bytes_of_slice(text.as_bytes()), Err(JsonError::NothingIncluded), "{text}");
+        let value = serde_json::from_str(text).expect("JSON");
+        assert_eq!(amount.bytes(&value), Err(JsonError::NothingIncluded), "{text}");
+    }
+    for text in [r#"{"amount": null}"#, r#"{"fee": 0}"#] {
+        assert_ne!(bytes(&amount, text), bytes(&amount, r#"{"amount": 5}"#), "{text}");
     }
 }

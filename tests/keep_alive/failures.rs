@@ -144,7 +144,7 @@ fn a_backend_that_panics_is_counted_and_the_thread_goes_on() {
         until("it has panicked often", || stage.store.metrics().renewal_failures >= 6);
         for claim in &claims {
             until("the owner hears of it", || claim.renewal_error().is_some());
-            assert!(matches!(claim.renewal_error(), Some(Error::Bug { .. })), "{claim:?}");
+            assert!(matches!(claim.renewal_error(), Some(Error::Indefinite(_))), "{claim:?}");
             assert!(!claim.is_lost());
         }
         panics.store(false, Ordering::SeqCst);

@@ -13,6 +13,7 @@ mod batches;
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "shared by test files that use different parts of it")]
 mod common;
+mod company;
 mod endings;
 mod failures;
 #[cfg(unix)]

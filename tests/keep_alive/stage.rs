@@ -7,6 +7,7 @@ use idempotency::{
     MonotonicClock, Outcome, Policy, Record, RecordId, StoreId, Swept, Timestamp,
 };
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -111,6 +112,8 @@ pub struct Witness {
     seen: Mutex<Seen>,
     /// What is done at each batch, before it is executed.
     before: Mutex<Option<Hook>>,
+    /// At which key a renewal panics.
+    poisoned: Mutex<Option<&'static str>>,
 }
 
 type Hook = Arc<dyn Fn() + Send + Sync>;
@@ -124,12 +127,17 @@ struct Seen {
 
 impl Witness {
     fn new(inner: Arc<dyn Backend>) -> Self {
-        Self { inner, seen: Mutex::default(), before: Mutex::default() }
+        Self { inner, seen: Mutex::default(), before: Mutex::default(), poisoned: Mutex::default() }
     }
 
     /// Does this before each batch from now on, on the renewer's thread.
     pub fn before_each_batch(&self, hook: impl Fn() + Send + Sync + 'static) {
         *unpoisoned(&self.before) = Some(Arc::new(hook));
+    }
+
+    /// Panics at each batch that has `key` in it.
+    pub fn panic_at(&self, key: &'static str) {
+        *unpoisoned(&self.poisoned) = Some(key);
     }
 
     /// How often `name` was renewed in the background.
@@ -195,6 +203,10 @@ impl Backend for Witness {
         let before = unpoisoned(&self.before).clone();
         if let Some(hook) = before {
             hook();
+        }
+        let poisoned = *unpoisoned(&self.poisoned);
+        if batch.iter().any(|(id, _)| poisoned == Some(id.key.as_str())) {
+            resume_unwind(Box::new("on purpose"));
         }
         let answers = self.inner.execute_many(batch);
         batch.iter().for_each(|(id, command)| self.note(id, command, true, true));

@@ -120,7 +120,7 @@ fn failures() -> Vec<(ErrorKind, BackendError)> {
 fn whatever_fails_in_whichever_call_counts_once_by_its_kind() {
     let kinds: BTreeSet<_> = failures().into_iter().map(|(kind, _)| kind).collect();
     let lost_claims_are_no_failures = BTreeSet::from([ErrorKind::ClaimLost]);
-    assert_eq!(&kinds | &lost_claims_are_no_failures, BTreeSet::from(ErrorKind::ALL));
+    assert_eq!(&kinds | &lost_claims_are_no_failures, ErrorKind::ALL.iter().copied().collect());
     for (kind, error) in failures() {
         for (name, call, is_completion) in CALLS {
             on_every_backend(|fixture| {
