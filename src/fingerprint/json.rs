@@ -42,17 +42,17 @@ const DEFAULT_MAX_LEN: usize = 1024 * 1024;
 /// use idempotency::{CanonicalJson, Fingerprint};
 ///
 /// let payment = CanonicalJson::new().exclude("/metadata/trace_id")?;
-/// let request = |body: &[u8]| {
+/// let request = |body: &[u8]| -> idempotency::Result<Fingerprint> {
 ///     let body = payment.bytes_of_slice(body)?;
 ///     let fields = Fingerprint::builder().field("method", "POST").field("path", "/payments");
-///     idempotency::Result::Ok(fields.field("body", body).finish())
+///     Ok(fields.field("body", body).finish())
 /// };
 /// let first = request(br#"{"amount": 500, "metadata": {"trace_id": "a"}}"#)?;
 /// let retry = request(br#"{"metadata": {"trace_id": "b"}, "amount": 5e2}"#)?;
 /// let other = request(br#"{"amount": 501, "metadata": {"trace_id": "a"}}"#)?;
 /// assert_eq!(first, retry);
 /// assert_ne!(first, other);
-/// # idempotency::Result::Ok(())
+/// # Ok::<(), idempotency::Error>(())
 /// ```
 ///
 /// # What counts
@@ -252,7 +252,7 @@ impl Fingerprint {
     /// let fingerprint = Fingerprint::of_json_slice(br#"{"amount": 500, "currency": "EUR"}"#)?;
     /// assert_eq!(fingerprint, Fingerprint::of_json_slice(br#"{"currency":"EUR","amount":5e2}"#)?);
     /// assert!(Fingerprint::of_json_slice(br#"{"amount": 500, "amount": 1}"#).is_err());
-    /// # idempotency::Result::Ok(())
+    /// # Ok::<(), idempotency::Error>(())
     /// ```
     ///
     /// # Errors
