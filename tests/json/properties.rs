@@ -155,8 +155,10 @@ fn what_is_taken_is_what_another_parser_reads_and_what_is_refused_it_refuses() {
                 taken.add(1);
             }
             Err(JsonError::DuplicateMember { .. } | JsonError::InexactNumber { .. }) => {}
+            // With `serde_json/arbitrary_precision` the other parser reads what is beyond all doubles.
             Err(error) => {
-                assert!(read.is_err(), "{shown}: {error}");
+                let is_taken = read.is_ok_and(|value| Fingerprint::of_json(&value).is_ok());
+                assert!(!is_taken, "{shown}: {error}");
                 refused.add(1);
             }
         }
