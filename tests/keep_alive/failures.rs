@@ -153,7 +153,7 @@ fn a_backend_that_panics_is_counted_and_the_thread_goes_on() {
             claim.complete(Reply::Marker).expect("a claim that stands");
         }
         let metrics = stage.store.metrics();
-        assert_eq!(metrics.errors.of(ErrorKind::Bug), metrics.renewal_failures, "{}", stage.name);
+        assert_eq!(metrics.errors.of(ErrorKind::Indefinite), metrics.renewal_failures, "{}", stage.name);
     });
 }
 
