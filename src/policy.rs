@@ -112,7 +112,7 @@ impl Policy {
     /// Which replies count as a failure: a 429 that means "later", say. Without this: responses with a status
     /// of 500 and above. Every other reply is recorded, a handler's own 400 included.
     ///
-    /// It must not panic: then the claim stands until its lease ends.
+    /// If it panics, that is as a panic of the work.
     #[must_use]
     pub fn failure_if(mut self, is_failure: fn(&Reply) -> bool) -> Self {
         self.is_failure = is_failure;
@@ -155,9 +155,13 @@ impl Policy {
         (self.is_failure)(reply)
     }
 
-    /// Whether `reply` is a failure that is not to be recorded.
-    pub(crate) fn is_unrecorded(&self, reply: &Reply) -> bool {
-        self.failures != Failures::Record && self.is_failure(reply)
+    /// What is to become of `reply`. Asks the application's own code.
+    pub(crate) fn judge(&self, reply: Reply) -> Judged {
+        if self.failures != Failures::Record && self.is_failure(&reply) {
+            Judged::Failure(reply)
+        } else {
+            Judged::ToRecord(reply)
+        }
     }
 
     /// The terms that this policy gives a claim.
@@ -170,6 +174,14 @@ impl Policy {
             retention: Period::new(self.retention).map_err(PolicyError::Retention)?,
         })
     }
+}
+
+/// What is to become of a reply.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    ToRecord(Reply),
+    /// It is not to be recorded.
+    Failure(Reply),
 }
 
 impl Default for Policy {

@@ -7,7 +7,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::{IdempotencyKey, Scope};
 use crate::metrics::Event;
 use crate::observed::{Operation, Span};
-use crate::policy::{Failures, Policy};
+use crate::policy::{Failures, Judged};
 use crate::ran::{Ran, RunError};
 use crate::reply::Reply;
 use crate::store::IdempotencyStore;
@@ -91,12 +91,13 @@ impl<B: Backend> IdempotencyStore<B> {
         work: impl FnOnce(&mut Claim) -> Result<Reply, E>,
     ) -> Result<Ran, RunError<E>> {
         let own = claim.as_ticket().clone();
-        let worked = catch_unwind(AssertUnwindSafe(|| work(&mut claim)));
+        let policy = self.policy();
+        let worked = catch_unwind(AssertUnwindSafe(|| work(&mut claim).map(|reply| policy.judge(reply))));
         if *claim.as_ticket() != own {
             claim = self.exchanged(own);
         }
         match worked {
-            Ok(worked) => end(claim, self.policy(), worked),
+            Ok(worked) => end(claim, policy.failures(), worked),
             Err(panic) => {
                 end_after_panic(claim);
                 resume_unwind(panic)
@@ -112,13 +113,17 @@ impl<B: Backend> IdempotencyStore<B> {
 }
 
 /// Ends `claim` by what its work gave.
-pub(crate) fn end<E>(claim: Claim, policy: &Policy, worked: Result<Reply, E>) -> Result<Ran, RunError<E>> {
+pub(crate) fn end<E>(
+    claim: Claim,
+    failures: Failures,
+    worked: Result<Judged, E>,
+) -> Result<Ran, RunError<E>> {
     match worked {
-        Ok(reply) if policy.is_unrecorded(&reply) => match end_failed(claim, policy.failures()) {
+        Ok(Judged::Failure(reply)) => match end_failed(claim, failures) {
             Ok(()) => Ok(Ran::Failed(reply)),
             Err(error) => Err(RunError::NotRecorded { reply, error }),
         },
-        Ok(reply) => match claim.complete(reply) {
+        Ok(Judged::ToRecord(reply)) => match claim.complete(reply) {
             Ok(completed) => Ok(Ran::Executed(completed)),
             Err(failed) => {
                 let (error, _claim, reply) = failed.into_parts();
@@ -128,7 +133,7 @@ pub(crate) fn end<E>(claim: Claim, policy: &Policy, worked: Result<Reply, E>) ->
         Err(error) => {
             // The work's own error is what the caller must hear. That the claim could not be ended costs no
             // more than the rest of its lease, and is counted.
-            let _is_ended = end_failed(claim, policy.failures());
+            let _is_ended = end_failed(claim, failures);
             Err(RunError::Work(error))
         }
     }

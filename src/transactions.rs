@@ -28,6 +28,7 @@ use crate::key::{IdempotencyKey, RecordId, Scope};
 use crate::metrics::Event;
 use crate::observed::{Operation, Span, timed};
 use crate::outcome::{Completed, Grant, Outcome};
+use crate::policy::Judged;
 use crate::ran::{Ran, RunError};
 use crate::reply::Reply;
 use crate::store::IdempotencyStore;
@@ -133,9 +134,10 @@ impl IdempotencyStore<SqliteBackend> {
 
     /// What is to be recorded of a reply that work has given, if it is.
     fn to_record<E>(&self, reply: Reply) -> Result<Reply, Stop<E>> {
-        if self.policy().is_unrecorded(&reply) {
-            return Err(Stop::Failed(reply));
-        }
+        let reply = match self.policy().judge(reply) {
+            Judged::ToRecord(reply) => reply,
+            Judged::Failure(reply) => return Err(Stop::Failed(reply)),
+        };
         match check_reply(&reply, self.policy().max_reply_len()) {
             Ok(()) => Ok(reply),
             Err(error) => Err(Stop::NotRecorded(reply, error)),

@@ -7,6 +7,7 @@ use crate::error::BackendError;
 use crate::fingerprint::Fingerprint;
 use crate::key::{IdempotencyKey, Scope};
 use crate::observed::{Operation, in_span};
+use crate::policy::Judged;
 use crate::ran::{Ran, RunError};
 use crate::reply::Reply;
 use crate::run::{end, end_after_panic};
@@ -81,7 +82,8 @@ impl<B: Backend> AsyncStore<B> {
             Err(claim) => claim,
         };
         let own = claim.as_ticket().clone();
-        let worked = catch_panic(async { work(&mut claim).await }).await;
+        let worked =
+            catch_panic(async { work(&mut claim).await.map(|reply| self.policy().judge(reply)) }).await;
         if *claim.as_ticket() != own {
             claim = AsyncClaim::new(self.store.exchanged(own), self.pool.clone());
         }
@@ -98,14 +100,14 @@ impl<B: Backend> AsyncStore<B> {
     async fn end_run<E: Send + 'static>(
         &self,
         claim: AsyncClaim,
-        worked: Result<Reply, E>,
+        worked: Result<Judged, E>,
     ) -> Result<Ran, RunError<E>> {
         // Where it can be had back from, should the pool not take it.
         let worked = Arc::new(Mutex::new(Some(worked)));
-        let (policy, given) = (*self.policy(), Arc::clone(&worked));
+        let (failures, given) = (self.policy().failures(), Arc::clone(&worked));
         let ended = claim.end(move |claim| {
             let worked = given.lock().take();
-            worked.map(|worked| end(claim, &policy, worked))
+            worked.map(|worked| end(claim, failures, worked))
         });
         let error = match ended.await {
             Ok(Some(ran)) => return ran,
@@ -113,7 +115,9 @@ impl<B: Backend> AsyncStore<B> {
             Err(error) => error,
         };
         Err(match worked.lock().take() {
-            Some(Ok(reply)) => RunError::NotRecorded { reply, error },
+            Some(Ok(Judged::ToRecord(reply) | Judged::Failure(reply))) => {
+                RunError::NotRecorded { reply, error }
+            }
             Some(Err(error)) => RunError::Work(error),
             None => RunError::Store(error),
         })

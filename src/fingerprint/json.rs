@@ -91,7 +91,8 @@ const DEFAULT_MAX_LEN: usize = 1024 * 1024;
 /// step beside what is written now and then.
 ///
 /// # Limits
-/// [`MAX_JSON_DEPTH`] levels and 1 MiB, unless set otherwise.
+/// [`MAX_JSON_DEPTH`] levels and 1 MiB, unless set otherwise; numbers 64 KiB. The deepest document needs a
+/// stack of 512 KiB in an unoptimised build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CanonicalJson {
     include: BTreeSet<Pointer>,

@@ -60,6 +60,14 @@ pub enum JsonError {
         /// Where it starts; nowhere, for a [`Value`](serde_json::Value).
         at: Option<usize>,
     },
+    /// A number of more digits than allowed. No double needs as many.
+    #[error("a JSON number of more than {max} bytes{}", Place(at))]
+    NumberTooLong {
+        /// Where it starts; nowhere, for a [`Value`](serde_json::Value).
+        at: Option<usize>,
+        /// The most bytes it may have.
+        max: usize,
+    },
     /// None of the parts that are included is there, so that all such documents would look alike.
     #[error("JSON without any of the parts that count")]
     NothingIncluded,

@@ -5,9 +5,16 @@ use super::JsonError;
 /// 2⁵³: from here on, doubles have no fractions, and leave integers out.
 const FIRST_GAP: f64 = 9_007_199_254_740_992.0;
 
+/// The longest number, in bytes. std takes no exponent for what it is once it outgrows 655,360, and a number
+/// that is longer than that needs one to be small.
+const MAX_LEN: usize = 64 * 1024;
+
 /// The double that a JSON number stands for, if no other number that is taken stands for it, too. Fractions
 /// below 2⁵³ are rounded.
 pub(super) fn double(text: &str, at: Option<usize>) -> Result<f64, JsonError> {
+    if text.len() > MAX_LEN {
+        return Err(JsonError::NumberTooLong { at, max: MAX_LEN });
+    }
     let double: f64 = text.parse().map_err(|_| JsonError::NumberOutOfRange { at })?;
     if !double.is_finite() {
         return Err(JsonError::NumberOutOfRange { at });
@@ -88,6 +95,21 @@ mod tests {
             "1.79769313486231571e308",
         ] {
             assert_eq!(of(text), REFUSED, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_read_as_it_is_written_up_to_the_longest_and_not_beyond_it() {
+        let with_zeros = |zeros: usize| format!("0.{}5e{}", "0".repeat(zeros), zeros + 3);
+        let longest = with_zeros(MAX_LEN - 9);
+        assert_eq!(longest.len(), MAX_LEN);
+        assert_eq!(of(&longest), Ok(500.0));
+        for zeros in [MAX_LEN - 8, 700_000] {
+            let refused = Err(JsonError::NumberTooLong { at: Some(7), max: MAX_LEN });
+            assert_eq!(of(&with_zeros(zeros)), refused);
+        }
+        for (text, number) in [("0e99999999999999999999", 0.0), ("5e-99999999999999999999", 0.0)] {
+            assert_eq!(of(text), Ok(number), "{text}");
         }
     }
 
