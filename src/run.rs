@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 impl<B: Backend> IdempotencyStore<B> {
     /// Runs `work` if the operation is the caller's to run, and ends the claim by what it gives: a reply is
-    /// recorded; an `Err`, or a reply that is a failure by the [`Policy`], is treated as
-    /// [`Policy::failures`] says. Everybody else gets the recorded reply, or hears that it is running.
+    /// recorded; an `Err`, or a reply that is a failure by the [`Policy`](crate::Policy), is treated as
+    /// [`Policy::failures`](crate::Policy::failures) says. Everybody else gets the recorded reply, or hears
+    /// that it is running.
     ///
     /// | `work` gives | [`Failures::Abandon`] | [`Failures::Release`] | [`Failures::Record`] |
     /// | --- | --- | --- | --- |
     /// | a reply | recorded | recorded | recorded |
-    /// | a reply that [is a failure](Policy::is_failure) | abandoned | released | recorded |
+    /// | a reply that [is a failure](crate::Policy::is_failure) | abandoned | released | recorded |
     /// | an `Err` | abandoned | released | abandoned |
     /// | a panic, which goes on | abandoned | abandoned | abandoned |
     ///
