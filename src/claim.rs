@@ -175,6 +175,12 @@ impl Claim {
         self.store.see_to();
     }
 
+    /// A call of the owner's has failed.
+    fn hear(&mut self, error: &Error) {
+        self.store.see_to_if_lost(error);
+        self.standing.hear(error);
+    }
+
     pub(crate) fn count(&self, event: Event) {
         self.store.count(self.ticket.id(), event);
     }
@@ -240,8 +246,7 @@ impl Claim {
             }
             other => {
                 let error = unexpected(&other);
-                self.store.see_to_if_lost(&error);
-                self.standing.hear(&error);
+                self.hear(&error);
                 Err(error)
             }
         }
@@ -305,8 +310,7 @@ impl Claim {
                 Ok(completed)
             }
             Err((error, reply)) => {
-                self.store.see_to_if_lost(&error);
-                self.standing.hear(&error);
+                self.hear(&error);
                 Err(CompleteError::new(error, self, reply))
             }
         }

@@ -1,11 +1,12 @@
 //! Renewals that fail: counted, told, tried again, and no loss.
 
 use crate::common::{Answer, Fixture, START, asks_for, key, on_every_backend, scope};
+use crate::panicking::Panicking;
 use crate::stage::{FOR_EVER, LEASE, on_every_stage, until, with_lease};
 use idempotency::testing::{Fault, FaultyBackend};
 use idempotency::{
-    Backend, BackendError, Claim, Clock, Command, Error, ErrorKind, IdempotencyStore, ManualClock,
-    MemoryBackend, MemoryOptions, Outcome, Record, RecordId, Reply, StoreId, Swept, Timestamp,
+    Backend, BackendError, Claim, Command, Error, ErrorKind, IdempotencyStore, ManualClock, MemoryBackend,
+    MemoryOptions, Outcome, Record, RecordId, Reply, StoreId, Swept, Timestamp,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -155,20 +156,6 @@ fn a_backend_that_panics_is_counted_and_the_thread_goes_on() {
         let metrics = stage.store.metrics();
         assert_eq!(metrics.errors.of(ErrorKind::Indefinite), metrics.renewal_failures, "{}", stage.name);
     });
-}
-
-/// A clock that panics when it is told to.
-#[derive(Clone)]
-struct Panicking {
-    clock: ManualClock,
-    panics: Arc<AtomicBool>,
-}
-
-impl Clock for Panicking {
-    fn now(&self) -> Timestamp {
-        assert!(!self.panics.load(Ordering::SeqCst), "on purpose");
-        self.clock.now()
-    }
 }
 
 /// It panics in the midst of the backend, under its lock.

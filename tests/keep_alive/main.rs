@@ -24,6 +24,8 @@ mod forks;
 mod leases;
 mod limits;
 mod losses;
+#[path = "../common/panicking.rs"]
+mod panicking;
 #[path = "../common/seed.rs"]
 mod seed;
 mod stage;

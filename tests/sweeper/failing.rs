@@ -1,11 +1,10 @@
 //! A sweeper whose runs fail: it says so, and goes on.
 
 use crate::common::{START, on, on_every_backend, secs};
+use crate::panicking::Panicking;
 use crate::support::{AT_ONCE, Hooked, claim_many, until, until_it_has_run};
 use idempotency::testing::{Fault, FaultyBackend};
-use idempotency::{
-    Clock, DynStore, Error, IdempotencyStore, ManualClock, MemoryBackend, MemoryOptions, Timestamp,
-};
+use idempotency::{DynStore, Error, IdempotencyStore, ManualClock, MemoryBackend, MemoryOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -64,20 +63,6 @@ fn a_backend_that_panics_is_counted_and_the_thread_goes_on() {
         let sweeper = on(Hooked::new(fixture.store.backend(), hook)).spawn_sweeper(AT_ONCE);
         goes_on_after_panics(&sweeper, || panics.store(false, Ordering::SeqCst));
     });
-}
-
-/// A clock that panics when it is told to.
-#[derive(Clone)]
-struct Panicking {
-    clock: ManualClock,
-    panics: Arc<AtomicBool>,
-}
-
-impl Clock for Panicking {
-    fn now(&self) -> Timestamp {
-        assert!(!self.panics.load(Ordering::SeqCst), "on purpose");
-        self.clock.now()
-    }
 }
 
 /// It panics in the midst of the backend, under its lock.

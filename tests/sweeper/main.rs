@@ -16,6 +16,8 @@ mod failing;
 mod fork;
 #[cfg(unix)]
 mod forks;
+#[path = "../common/panicking.rs"]
+mod panicking;
 mod support;
 mod sweeping;
 #[cfg(target_os = "linux")]
