@@ -177,8 +177,12 @@ impl Claim {
 
     /// A call of the owner's has failed.
     fn hear(&mut self, error: &Error) {
-        self.store.see_to_if_lost(error);
-        self.standing.hear(error);
+        match error {
+            // By another handle, or a ticket: it has ended, and nothing is lost.
+            Error::ClaimLost(LostReason::CompletedByThisClaim) => self.store.see_to(),
+            Error::ClaimLost(_) => self.standing.lose(),
+            _ => {}
+        }
     }
 
     pub(crate) fn count(&self, event: Event) {

@@ -3,7 +3,6 @@
 use crate::claim::{Claim, Ticket};
 use crate::error::Error;
 use crate::keep_alive::KeptAlive;
-use crate::outcome::LostReason;
 use crate::shared::Shared;
 use crate::time::{Stopwatch, Timestamp};
 use std::sync::OnceLock;
@@ -165,11 +164,9 @@ impl Standing {
         }
     }
 
-    /// A call of the owner's has failed.
-    pub(super) fn hear(&mut self, error: &Error) {
-        if let Error::ClaimLost(LostReason::Gone | LostReason::Running | LostReason::Completed) = error {
-            self.is_lost = true;
-        }
+    /// A call of the owner's has heard that the claim is lost.
+    pub(super) const fn lose(&mut self) {
+        self.is_lost = true;
     }
 
     /// Ends the renewing, before the claim is ended.

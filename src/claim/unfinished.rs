@@ -1,6 +1,5 @@
 //! That a claim has not been ended yet: [`Unfinished`].
 
-use crate::error::Error;
 use crate::shared::Shared;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,13 +21,6 @@ impl Unfinished {
     /// The claim has been ended, or whoever has its ticket will end it.
     pub(super) fn see_to(&self) {
         self.is_seen_to.store(true, Ordering::Relaxed);
-    }
-
-    /// A claim that is lost has ended, too.
-    pub(super) fn see_to_if_lost(&self, error: &Error) {
-        if matches!(error, Error::ClaimLost(_)) {
-            self.see_to();
-        }
     }
 
     /// Whether nobody is known to end the claim.

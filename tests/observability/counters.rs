@@ -85,3 +85,19 @@ fn a_sweep_counts_every_record_that_it_removes() {
         assert_eq!(stage.store.metrics().swept - before.swept, 3, "{}", fixture.name);
     });
 }
+
+#[test]
+fn a_handle_that_hears_that_its_claim_has_completed_leaves_nothing_unfinished() {
+    on_every_backend(|fixture| {
+        let stage = Stage::new(fixture);
+        let ticket = stage.claim().into_ticket();
+        let [first, mut second] =
+            [ticket.clone(), ticket].map(|ticket| stage.store.resume(ticket).expect("a claim that stands"));
+        first.complete(Reply::Marker).expect("a claim that stands");
+        assert!(second.renew().is_err(), "{}", fixture.name);
+        assert!(!second.is_lost(), "{}", fixture.name);
+        drop(second);
+        let metrics = stage.store.metrics();
+        assert_eq!((metrics.dropped_unfinished, metrics.lost_claims), (0, 0), "{}", fixture.name);
+    });
+}
