@@ -34,10 +34,14 @@ facade-test:
 # Without SQLite, since loom can't see into it. RUSTFLAGS are global, hence a cfg and a build folder of our own. The bound on
 # preemptions, 3, stands in tests/loom.rs with its reason; LOOM_MAX_PREEMPTIONS overrides it.
 #
-# Explores every interleaving of the memory backend, up to a bound on preemptions.
+# Explores every interleaving of the memory backend and of the commit queue, up to a bound on preemptions.
 loom *filter:
-    RUSTFLAGS="--cfg idempotency_loom -D warnings" \
-        cargo test --locked --release --no-default-features --target-dir target/loom --test loom -- {{ filter }}
+    #!/usr/bin/env bash
+    set -euo pipefail
+    export RUSTFLAGS="--cfg idempotency_loom -D warnings"
+    flags=(--locked --release --no-default-features --target-dir target/loom)
+    cargo test "${flags[@]}" --lib commit_queue::models -- {{ filter }}
+    cargo test "${flags[@]}" --test loom -- {{ filter }}
 
 # One build for all of them, with a cfg and a build folder of its own, as for loom. The edits stand in
 # src/backend/sqlite/planted.rs; with IDEMPOTENCY_PLANTED=NAME in the environment, any test of that build runs on one of them.

@@ -76,6 +76,8 @@ pub mod async_store;
 pub mod backend;
 mod background;
 mod claim;
+#[cfg(any(feature = "sqlite", test))]
+mod commit_queue;
 mod error;
 mod fingerprint;
 pub mod header;

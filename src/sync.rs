@@ -7,16 +7,37 @@
 #[cfg(not(idempotency_loom))]
 mod imp {
     pub(crate) use parking_lot::Mutex;
-
-    /// A mutex that hands over in the order of arrival: nobody starves behind a busy neighbour.
-    #[cfg(feature = "sqlite")]
-    pub(crate) use parking_lot::{FairMutex, FairMutexGuard};
-
+    #[cfg(any(feature = "sqlite", test))]
+    pub(crate) use parking_lot::MutexGuard;
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+    /// A condition variable whose `wait` takes the guard and gives it back, as loom's does.
+    #[cfg(any(feature = "sqlite", test))]
+    #[derive(Debug)]
+    pub(crate) struct Condvar(parking_lot::Condvar);
+
+    #[cfg(any(feature = "sqlite", test))]
+    impl Condvar {
+        pub(crate) const fn new() -> Self {
+            Self(parking_lot::Condvar::new())
+        }
+
+        pub(crate) fn wait<'m, T>(&self, mut guard: MutexGuard<'m, T>) -> MutexGuard<'m, T> {
+            self.0.wait(&mut guard);
+            guard
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+    }
 }
 
 #[cfg(idempotency_loom)]
 mod imp {
+    #[cfg(test)]
+    pub(crate) use loom::{model, thread};
+
     pub(crate) use loom::sync::MutexGuard;
     pub(crate) use loom::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
@@ -39,6 +60,29 @@ mod imp {
         #[cfg(feature = "tokio")]
         pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             self.0.try_lock().ok()
+        }
+    }
+
+    /// loom's condition variable, without poisoning.
+    #[cfg(test)]
+    #[derive(Debug)]
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    #[cfg(test)]
+    impl Condvar {
+        pub(crate) fn new() -> Self {
+            Self(loom::sync::Condvar::new())
+        }
+
+        pub(crate) fn wait<'m, T>(&self, guard: MutexGuard<'m, T>) -> MutexGuard<'m, T> {
+            match self.0.wait(guard) {
+                Ok(guard) => guard,
+                Err(poisoned) => poisoned.into_inner(),
+            }
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
         }
     }
 }

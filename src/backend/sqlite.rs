@@ -1,12 +1,13 @@
 //! The durable backend: a SQLite file, shared by threads and processes.
 
+mod batch;
 mod busy;
 mod connection;
 mod evidence;
-mod exclusive;
 mod failure;
 mod file;
 mod library;
+mod line;
 mod open;
 mod options;
 mod place;
@@ -25,8 +26,8 @@ mod writer;
 pub use self::options::{Durability, SqliteOptions};
 pub(crate) use self::transaction::Atomic;
 
-use self::exclusive::{Exclusive, Turn};
 use self::file::FileName;
+use self::line::{Line, Turn};
 use self::open::Known;
 use self::place::Place;
 use self::writer::Writer;
@@ -51,7 +52,7 @@ const SWEEP_BATCH: usize = 1_000;
 /// SQLite's write-ahead log needs shared memory). Opening turns the whole file to write-ahead logging. All
 /// writes of this handle go through one connection.
 pub struct SqliteBackend {
-    writer: Exclusive<Writer>,
+    line: Line,
     store_id: StoreId,
     file: FileName,
     // Behind the writer, so that its connection is closed when the process is told so.
@@ -81,21 +82,30 @@ impl SqliteBackend {
         let place = Arc::new(Place::new(path.as_ref(), options)?);
         let writer = Writer::new(Arc::clone(&place))?;
         let Known { store_id, file } = writer.known().clone();
-        Ok(Self { writer: Exclusive::new(writer), store_id, file, place })
+        Ok(Self { line: Line::new(writer), store_id, file, place })
+    }
+
+    /// Has `commands` executed, with those of other threads; one answer for each.
+    fn submit(
+        &self,
+        commands: Vec<(RecordId, Command)>,
+    ) -> Result<Vec<Result<Outcome, BackendError>>, BackendError> {
+        // Before the line: a fork's copy of its lock may stand locked for ever.
+        self.refuse_a_fork()?;
+        self.line.submit(commands)
     }
 
     /// This thread's turn with the writer.
-    fn writer(&self) -> Result<Turn<'_, Writer>, BackendError> {
-        // Before the lock: a fork's copy of it may stand locked for ever.
+    fn turn(&self) -> Result<Turn<'_>, BackendError> {
         self.refuse_a_fork()?;
-        self.writer.lock()
+        self.line.turn()
     }
 
     /// The store, to be looked at on another connection. Refused to a thread that has the writer: it would
     /// see what was before its own transaction.
     fn known(&self) -> Result<Known, BackendError> {
         self.refuse_a_fork()?;
-        self.writer.refuse_the_holder()?;
+        self.line.refuse_who_is_in_it()?;
         Ok(Known { store_id: self.store_id, file: self.file.clone() })
     }
 
@@ -106,29 +116,23 @@ impl SqliteBackend {
 
 impl Backend for SqliteBackend {
     fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
-        self.writer()?.execute(id, command)
+        let answers = self.submit(vec![(id.clone(), command.clone())])?;
+        answers.into_iter().next().unwrap_or_else(|| Err(BackendError::bug("a command was not answered")))
     }
 
     fn execute_many(&self, batch: &[(RecordId, Command)]) -> Vec<Result<Outcome, BackendError>> {
-        let together = self.writer().and_then(|mut writer| writer.execute_together(batch));
-        match together {
-            Ok(Some(outcomes)) => outcomes.into_iter().map(Ok).collect(),
-            // Each by itself, and others in between; nothing was acknowledged yet.
-            Ok(None) => batch.iter().map(|(id, command)| self.execute(id, command)).collect(),
-            // What is wrong with the file is not tried again.
-            Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
-        }
+        self.submit(batch.to_vec()).unwrap_or_else(|error| vec![Err(error); batch.len()])
     }
 
     fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
-        self.writer()?.read(id)
+        self.turn()?.read(id)
     }
 
     fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
         let mut removed: usize = 0;
         loop {
             let left = limit.saturating_sub(removed);
-            let (batch, more) = self.writer()?.sweep(left.min(SWEEP_BATCH))?;
+            let (batch, more) = self.turn()?.sweep(left.min(SWEEP_BATCH))?;
             removed = removed.saturating_add(batch);
             if !more || batch == left || batch == 0 {
                 return Ok(Swept { removed, more });

@@ -20,6 +20,7 @@ pub const LEVELS: &[Unit] = &[
     ("transition", 1),
     ("error", 2),
     ("backend", 3),
+    ("commit_queue", 3),
     ("backend/memory", 4),
     ("backend/sqlite", 4),
     ("background", 5),

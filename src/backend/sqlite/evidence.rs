@@ -7,6 +7,7 @@ use crate::key::RecordId;
 use crate::record::{FencingToken, Record};
 use crate::time::Timestamp;
 use rusqlite::types::Value;
+use std::collections::HashMap;
 
 /// The trace that one command has left in a transaction, and by which it is known again.
 pub(super) struct Evidence {
@@ -25,7 +26,7 @@ enum Trace {
     Deleted { token: Value },
 }
 
-/// What became of a transaction.
+/// What became of a transaction, or of what one command has written in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is in the file.
@@ -53,33 +54,41 @@ impl Evidence {
         Self { id: id.clone(), trace: Trace::Deleted { token } }
     }
 
-    /// What the file says of a transaction that has left `traces`. `last_token` is the counter as it was when the
-    /// file was opened again.
+    /// What the file says of a transaction that has left `traces`, trace by trace. `last_token` is the counter as it
+    /// was when the file was opened again.
     ///
     /// It was done as a whole or not at all. Yet only a claim that stands can have come from nobody else: another
     /// may have deleted the same row, or the transaction itself have changed a record back. So what is found of
-    /// the others decides of them alone.
+    /// one of the others decides of that one alone.
     pub(super) fn judge(
         traces: &[Self],
         session: &Session<'_>,
         last_token: i64,
-    ) -> Result<Verdict, BackendError> {
+    ) -> Result<Vec<Verdict>, BackendError> {
+        let all = |verdict| Ok(vec![verdict; traces.len()]);
         // The counter moves with a claim, and never back.
         if traces.iter().any(|trace| trace.token().is_some_and(|token| token.get() > last_token)) {
-            return Ok(Verdict::NotDone);
+            return all(Verdict::NotDone);
         }
-        let verdicts = traces.iter().map(|trace| trace.verdict(session)).collect::<Result<Vec<_>, _>>()?;
+        let found = traces.iter().map(|trace| trace.verdict(session)).collect::<Result<Vec<_>, _>>()?;
         let is_claim_standing =
             |(trace, verdict): (&Self, &Verdict)| trace.token().is_some() && *verdict == Verdict::Stands;
-        Ok(match verdicts.as_slice() {
-            [] => Verdict::Unclear,
-            all if all.iter().all(|verdict| *verdict == Verdict::Stands) => Verdict::Stands,
-            _ if traces.iter().zip(&verdicts).any(is_claim_standing) => Verdict::Stands,
-            // None of the claims owns its key: whatever became of them, nothing is granted.
-            _ if traces.iter().all(Self::is_claim) => Verdict::NotDone,
-            [only] => *only,
+        if traces.iter().zip(&found).any(is_claim_standing) {
+            return all(Verdict::Stands);
+        }
+        let mut traces_of = HashMap::new();
+        for trace in traces {
+            let count: &mut usize = traces_of.entry(&trace.id).or_default();
+            *count = count.saturating_add(1);
+        }
+        let judged = traces.iter().zip(found).map(|(trace, verdict)| match traces_of.get(&trace.id) {
+            // It does not own its key: whatever became of it, nothing is granted.
+            _ if trace.is_claim() => Verdict::NotDone,
+            Some(1) => verdict,
+            // What is found there may be another's of this transaction.
             _ => Verdict::Unclear,
-        })
+        });
+        Ok(judged.collect())
     }
 
     /// The token that was drawn for it.

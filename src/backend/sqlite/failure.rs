@@ -1,5 +1,6 @@
 //! What an error of SQLite means for the command that met it.
 
+use crate::backend::sqlite::evidence::Verdict;
 use crate::error::BackendError;
 use rusqlite::ffi::SQLITE_CONSTRAINT_CHECK;
 use rusqlite::{Error, ErrorCode};
@@ -32,10 +33,27 @@ pub(super) fn nothing_done(error: Error) -> BackendError {
     failure.with_source(error)
 }
 
-/// For an error of the commit itself, where it can't be found out what became of it: it may stand in the file
-/// all the same.
-pub(super) fn of_commit(error: Error) -> BackendError {
-    BackendError::indefinite().with_source(error)
+/// The error of a commit after which it was looked for what the transaction has written.
+pub(super) struct FailedCommit(BackendError);
+
+impl FailedCommit {
+    pub(super) fn new(error: Error) -> Self {
+        Self(nothing_done(error))
+    }
+
+    /// `value`, if that came of the transaction; else the error that its caller gets.
+    pub(super) fn answer<T>(&self, value: T, verdict: Verdict) -> Result<T, BackendError> {
+        match verdict {
+            Verdict::Stands => Ok(value),
+            Verdict::NotDone => Err(self.0.clone()),
+            Verdict::Unclear => Err(self.indefinite()),
+        }
+    }
+
+    /// It may stand in the file all the same.
+    pub(super) fn indefinite(&self) -> BackendError {
+        BackendError::indefinite().with_source(self.0.clone())
+    }
 }
 
 /// For an error of asking a file for what a store of ours has: the file could not be read, or it has something

@@ -1,7 +1,7 @@
 //! The store's tables: made, recognised, or refused.
 
 use crate::backend::StoreId;
-use crate::backend::sqlite::failure::{self, nothing_done};
+use crate::backend::sqlite::failure::{self, FailedCommit, nothing_done};
 use crate::backend::sqlite::sql::{AUTO_VACUUM, COUNT_SCHEMA, FREE_PAGE_COUNT, PAGE_COUNT, Statements};
 use crate::error::BackendError;
 use crate::record::FencingToken;
@@ -27,7 +27,7 @@ pub(super) fn prepare(
     match transaction.commit() {
         Ok(()) => Ok(prepared),
         // The tables may be there now, or not.
-        Err(error) if found.is_none() => Err(failure::of_commit(error)),
+        Err(error) if found.is_none() => Err(FailedCommit::new(error).indefinite()),
         // They were there before; the counter's place is nobody's concern but the next opening's.
         Err(error) => Err(nothing_done(error)),
     }

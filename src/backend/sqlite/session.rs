@@ -3,7 +3,7 @@
 use crate::backend::sqlite::evidence::Evidence;
 use crate::backend::sqlite::failure::nothing_done;
 use crate::backend::sqlite::row::{self, CheckpointColumns};
-use crate::backend::sqlite::sql::Statements;
+use crate::backend::sqlite::sql::{BACK_TO_MARK, CLEAR_MARK, SET_MARK, Statements};
 use crate::error::BackendError;
 use crate::fingerprint::Fingerprint;
 use crate::key::RecordId;
@@ -57,6 +57,33 @@ impl<'s> Session<'s> {
             }
             Command::Forget => self.forget(id, now),
             _ => self.read_apply_write(id, command, now),
+        }
+    }
+
+    /// As [`execute`](Self::execute); on an error nothing of the command is left in the transaction, or it is
+    /// indefinite.
+    pub(super) fn execute_marked(
+        &self,
+        id: &RecordId,
+        command: &Command,
+        now: Timestamp,
+    ) -> Result<Done, BackendError> {
+        let connection = self.connection;
+        // It fails if a statement of the application's own is still writing; to SQLite that is "busy", but no
+        // waiting helps.
+        connection.execute_batch(SET_MARK).map_err(BackendError::other)?;
+        match self.execute(id, command, now) {
+            Ok(done) => {
+                // A mark that is left is no harm: the end of the transaction takes it away.
+                let _is_cleared = connection.execute_batch(CLEAR_MARK);
+                if connection.is_autocommit() { Err(BackendError::unavailable()) } else { Ok(done) }
+            }
+            Err(error) if connection.is_autocommit() => Err(error),
+            Err(error) => match connection.execute_batch(BACK_TO_MARK) {
+                Ok(()) => Err(error),
+                // Half of it may be left in there.
+                Err(_) => Err(BackendError::indefinite().with_source(error)),
+            },
         }
     }
 

@@ -3,13 +3,13 @@
 
 use crate::backend::sqlite::SqliteBackend;
 use crate::backend::sqlite::evidence::Evidence;
-use crate::backend::sqlite::exclusive::Turn;
 use crate::backend::sqlite::failure::{is_of_the_file, nothing_done};
 use crate::backend::sqlite::file::{FileName, is_another_attached};
+use crate::backend::sqlite::line::Turn;
 use crate::backend::sqlite::session::Session;
-use crate::backend::sqlite::sql::{BACK_TO_MARK, CLEAR_MARK, NO_WRITER, SET_MARK};
+use crate::backend::sqlite::sql::NO_WRITER;
 use crate::backend::sqlite::watch::{Fate, Watch};
-use crate::backend::sqlite::writer::{Ending, Writer};
+use crate::backend::sqlite::writer::Ending;
 use crate::error::{BackendError, Error};
 use crate::key::RecordId;
 use crate::outcome::{Completed, Grant, Outcome};
@@ -44,7 +44,7 @@ pub(crate) enum Atomic<S> {
 
 /// The writer while the application's work may have its connection: taken back at the end, by a panic too.
 struct Loan<'s> {
-    writer: Turn<'s, Writer>,
+    writer: Turn<'s>,
     watch: &'s Watch,
     lent: Lent,
 }
@@ -79,9 +79,9 @@ impl SqliteBackend {
         work: impl FnOnce(&Transaction<'_>) -> Result<Reply, S>,
     ) -> Result<Atomic<S>, BackendError> {
         let mut unrecorded = None;
-        let mut loan = Loan { writer: self.writer()?, watch: &self.place.watch, lent: Lent::No };
-        let atomic = loan.writer.in_transaction(|session, transaction, now| {
-            let grant = match session.execute(id, claim, now)?.outcome {
+        let mut loan = Loan { writer: self.turn()?, watch: &self.place.watch, lent: Lent::No };
+        let atomic = loan.writer.in_transaction(|session, transaction| {
+            let grant = match session.execute(id, claim, session.now()?)?.outcome {
                 Outcome::Claimed(grant) => grant,
                 other => return Ok(Ending::RollBack(Atomic::Answered(other))),
             };
@@ -138,26 +138,7 @@ impl SqliteBackend {
         command: &Command,
     ) -> Result<Outcome, BackendError> {
         let session = self.session_in(transaction)?;
-        let now = session.now()?;
-        // It fails if a statement of the application's own is still writing; to SQLite that is "busy", but no
-        // waiting helps.
-        transaction.execute_batch(SET_MARK).map_err(BackendError::other)?;
-        match session.execute(id, command, now) {
-            Ok(done) => {
-                // A mark that is left is no harm: the end of the transaction takes it away.
-                let _is_cleared = transaction.execute_batch(CLEAR_MARK);
-                if transaction.is_autocommit() {
-                    return Err(BackendError::unavailable());
-                }
-                Ok(done.outcome)
-            }
-            Err(error) if transaction.is_autocommit() => Err(error),
-            Err(error) => match transaction.execute_batch(BACK_TO_MARK) {
-                Ok(()) => Err(error),
-                // Half of it may be left in there.
-                Err(_) => Err(BackendError::indefinite().with_source(error)),
-            },
-        }
+        Ok(session.execute_marked(id, command, session.now()?)?.outcome)
     }
 
     /// This store on the connection of `transaction`, if that is on the store's database and holds its write

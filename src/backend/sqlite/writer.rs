@@ -1,8 +1,7 @@
-//! The one connection that writes: each command in a transaction of its own, and what became of a commit that
-//! failed.
+//! The one connection that writes: its transactions, and what became of a commit that failed.
 
 use crate::backend::sqlite::evidence::{Evidence, Verdict};
-use crate::backend::sqlite::failure::{self, nothing_done};
+use crate::backend::sqlite::failure::{FailedCommit, nothing_done};
 use crate::backend::sqlite::open::{Known, Open};
 use crate::backend::sqlite::place::Place;
 use crate::backend::sqlite::row::{self, CheckpointColumns};
@@ -10,10 +9,8 @@ use crate::backend::sqlite::session::Session;
 use crate::backend::sqlite::sql::{COMMIT, ROLL_BACK};
 use crate::error::BackendError;
 use crate::key::RecordId;
-use crate::outcome::Outcome;
 use crate::record::Record;
 use crate::time::{Stopwatch, Timestamp};
-use crate::transition::Command;
 use rusqlite::{Connection, DropBehavior, ErrorCode, Transaction, TransactionBehavior};
 use std::mem;
 use std::sync::Arc;
@@ -38,6 +35,14 @@ pub(super) enum Ending<T> {
     /// With what it has written, by which it is known again.
     Commit(T, Vec<Evidence>),
     RollBack(T),
+}
+
+/// How a transaction has ended.
+pub(super) enum Ended<T> {
+    /// Committed, or rolled back as it was asked to be.
+    Well(T),
+    /// The commit failed, and it was found out what became of each trace.
+    Settled { value: T, verdicts: Vec<Verdict>, failed: FailedCommit },
 }
 
 /// Rolls a transaction back that was not committed, after an error or a panic too; but for a fork's copy of it,
@@ -67,41 +72,9 @@ impl Writer {
         &self.known
     }
 
-    pub(super) fn execute(&mut self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
-        self.in_transaction(|session, _, now| {
-            let done = session.execute(id, command, now)?;
-            Ok(match done.written {
-                Some(written) => Ending::Commit(done.outcome, vec![written]),
-                None => Ending::RollBack(done.outcome),
-            })
-        })
-    }
-
-    /// All of `batch` in one transaction; nothing, and no answer, if one of its records is damaged: none may
-    /// fail for another's sake.
-    pub(super) fn execute_together(
-        &mut self,
-        batch: &[(RecordId, Command)],
-    ) -> Result<Option<Vec<Outcome>>, BackendError> {
-        self.in_transaction(|session, _, now| {
-            let mut outcomes = Vec::with_capacity(batch.len());
-            let mut written = Vec::new();
-            for (id, command) in batch {
-                match session.execute(id, command, now) {
-                    Ok(done) => {
-                        written.extend(done.written);
-                        outcomes.push(done.outcome);
-                    }
-                    Err(error) if is_of_one_record(&error) => return Ok(Ending::RollBack(None)),
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(if written.is_empty() {
-                Ending::RollBack(Some(outcomes))
-            } else {
-                Ending::Commit(Some(outcomes), written)
-            })
-        })
+    /// Whether this process is a fork of the one that opened the store.
+    pub(super) fn is_in_a_fork(&self) -> bool {
+        self.place.is_forked()
     }
 
     /// The record, and the time read after it; none if it is absent or expired by then.
@@ -118,7 +91,8 @@ impl Writer {
     /// Deletes at most `limit` expired records in one transaction, or fewer if it takes long; gives how many,
     /// and whether there are more.
     pub(super) fn sweep(&mut self, limit: usize) -> Result<(usize, bool), BackendError> {
-        self.in_transaction(|session, _, now| {
+        self.in_transaction(|session, _| {
+            let now = session.now()?;
             let begun = Stopwatch::start();
             let mut removed: usize = 0;
             loop {
@@ -144,14 +118,28 @@ impl Writer {
         })
     }
 
-    /// Runs `work` in a transaction that holds the write lock from its start, with the time read once the
-    /// lock is held.
-    ///
-    /// An error says what became of it: nothing was done, unless it is indefinite.
+    /// As [`transact`](Self::transact), for what was written as a whole: an error says that nothing was done,
+    /// unless it is indefinite.
     pub(super) fn in_transaction<T>(
         &mut self,
-        work: impl FnOnce(&Session<'_>, &Transaction<'_>, Timestamp) -> Result<Ending<T>, BackendError>,
+        work: impl FnOnce(&Session<'_>, &Transaction<'_>) -> Result<Ending<T>, BackendError>,
     ) -> Result<T, BackendError> {
+        match self.transact(work)? {
+            Ended::Well(value) => Ok(value),
+            Ended::Settled { value, verdicts, failed } => {
+                let same = verdicts.first().filter(|first| verdicts.iter().all(|verdict| verdict == *first));
+                failed.answer(value, same.copied().unwrap_or(Verdict::Unclear))
+            }
+        }
+    }
+
+    /// Runs `work` in a transaction that holds the write lock from its start.
+    ///
+    /// An error says that nothing was done.
+    pub(super) fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&Session<'_>, &Transaction<'_>) -> Result<Ending<T>, BackendError>,
+    ) -> Result<Ended<T>, BackendError> {
         if self.place.options.read_only {
             return Err(BackendError::read_only());
         }
@@ -161,22 +149,23 @@ impl Writer {
             .map_err(nothing_done)?;
         transaction.set_drop_behavior(DropBehavior::Ignore);
         let rolled_back_at_the_end = RollBack { connection: session.connection, place: &place };
-        let ending = session.now().and_then(|now| work(&session, &transaction, now));
+        let ending = work(&session, &transaction);
         if place.is_forked() {
             // Somebody's code has forked in there, and this is the child.
             return Err(BackendError::forked());
         }
         match ending? {
             Ending::Commit(value, written) => match transaction.execute_batch(COMMIT) {
-                Ok(()) => Ok(value),
+                Ok(()) => Ok(Ended::Well(value)),
                 Err(error) if is_refused(&transaction, &error) => Err(nothing_done(error)),
                 Err(error) => {
                     drop(rolled_back_at_the_end);
                     drop(transaction);
-                    self.settle(&written, error).map(|()| value)
+                    let verdicts = self.settle(&written);
+                    Ok(Ended::Settled { value, verdicts, failed: FailedCommit::new(error) })
                 }
             },
-            Ending::RollBack(value) => Ok(value),
+            Ending::RollBack(value) => Ok(Ended::Well(value)),
         }
     }
 
@@ -198,24 +187,20 @@ impl Writer {
         }
     }
 
-    /// Finds out what became of a commit that failed with `error`, having `written` that.
+    /// Finds out what became of a commit that failed, having `written` that.
     ///
     /// Its pages may lie in the write-ahead log all the same, behind the last commit that counts, and come to
     /// life by a recovery. A new commit overwrites them, or stands behind them if they have come to life
     /// already; what is read after it is what stays.
-    fn settle(&mut self, written: &[Evidence], error: rusqlite::Error) -> Result<(), BackendError> {
+    fn settle(&mut self, written: &[Evidence]) -> Vec<Verdict> {
         self.give_up();
         let place = Arc::clone(&self.place);
         // Opening makes that commit.
-        let verdict = self.opened().and_then(|open| {
+        let verdicts = self.opened().and_then(|open| {
             let session = open.session(&place);
             Evidence::judge(written, &session, open.last_token)
         });
-        match verdict {
-            Ok(Verdict::Stands) => Ok(()),
-            Ok(Verdict::NotDone) => Err(nothing_done(error)),
-            Ok(Verdict::Unclear) | Err(_) => Err(failure::of_commit(error)),
-        }
+        verdicts.unwrap_or_else(|_| vec![Verdict::Unclear; written.len()])
     }
 
     /// The connection, opened again if it was given up.
@@ -238,16 +223,4 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.give_up();
     }
-}
-
-/// Whether the command would fail alone as it has failed in company: its record is damaged, or no token is
-/// left for it.
-fn is_of_one_record(error: &BackendError) -> bool {
-    use std::error::Error as _;
-    let source = error.source().and_then(|source| source.downcast_ref::<rusqlite::Error>());
-    !error.is_transient()
-        && source.is_none_or(|source| {
-            source.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
-                || !failure::is_of_the_file(source)
-        })
 }
