@@ -58,22 +58,34 @@ fn an_empty_batch_has_no_answers() {
 fn one_damaged_record_in_a_batch_fails_alone() {
     use idempotency::Error;
 
-    // Damage that the store finds, and damage that SQLite finds when the lapsed record is taken over.
-    for (completes, damage) in [(true, "reply_checksum"), (false, "checkpoint_checksum")] {
+    // Damage that the store finds, damage that SQLite finds when the lapsed record is taken over, and damage that
+    // the store finds only once it has taken the record over.
+    for (ending, damage) in [
+        ("complete", "reply_checksum = zeroblob(16)"),
+        ("abandon", "checkpoint_checksum = zeroblob(16)"),
+        ("save and abandon", "checkpoint = x'01'"),
+    ] {
         let f = common::Fixture::on_sqlite();
         let a = scope("a");
-        let claim = f.store.try_claim(&a, &key("damaged"), &asks_for("x")).expect("a store").claimed();
-        if completes {
+        let mut claim = f.store.try_claim(&a, &key("damaged"), &asks_for("x")).expect("a store").claimed();
+        if ending == "save and abandon" {
+            claim.save_checkpoint("half-way").expect("held");
+        }
+        if ending == "complete" {
             claim.complete(Reply::Marker).expect("held");
         } else {
             claim.abandon().expect("held");
         }
         let other = rusqlite::Connection::open(f.path().expect("a file")).expect("the same file");
         other.pragma_update(None, "ignore_check_constraints", true).expect("a setting");
-        let changed = other
-            .execute(&format!("UPDATE idempotency_record SET {damage} = zeroblob(16)"), [])
-            .expect("a write");
+        let changed = other.execute(&format!("UPDATE idempotency_record SET {damage}"), []).expect("a write");
         assert_eq!(changed, 1);
+        let row = || -> (i64, i64, i64) {
+            let columns =
+                "SELECT token, attempt, lease_until_ms FROM idempotency_record WHERE key = 'damaged'";
+            other.query_row(columns, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).expect("it stays")
+        };
+        let before = row();
 
         let operations = ["first", "damaged", "last"].map(|name| (a.clone(), key(name), asks_for("x")));
         let mut answers = f.store.try_claim_many(&operations).into_iter();
@@ -81,6 +93,7 @@ fn one_damaged_record_in_a_batch_fails_alone() {
         next().expect("a store").claimed().complete(Reply::Marker).expect("held, and committed");
         let damaged = next();
         assert!(matches!(damaged, Err(Error::Corrupt { .. })), "{damage}: {damaged:?}");
+        assert_eq!(row(), before, "{damage}: nothing of the takeover is left");
         next().expect("a store").claimed().complete(Reply::Marker).expect("held, and committed");
     }
 }

@@ -18,5 +18,6 @@ mod rivals;
 mod scenarios;
 mod shim;
 mod swallowed;
+mod together;
 mod truth;
 mod vfs;
