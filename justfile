@@ -161,13 +161,24 @@ fuzz seconds="60":
         --target "$(rustc --print host-tuple)" --bin commands -- \
         -max_total_time={{ seconds }} -max_len=1024 -artifact_prefix=fuzz/artifacts/ fuzz/corpus/commands
 
-# Measures; arguments go to criterion: a filter, `--save-baseline NAME`, …
+# Measures the operations; arguments go to criterion: a filter, `--save-baseline NAME`, …
 bench *arguments:
-    cargo bench --bench claim -- {{ arguments }}
+    cargo bench --locked --bench operations -- {{ arguments }}
 
-# Runs each benchmark once, unmeasured, to see that it works.
+# Runs each benchmark once, in tiny sizes, to see that it works.
 bench-test:
-    cargo test --locked --bench claim
+    cargo test --locked --bench operations
+    cargo test --locked --bench ratios -- --quick
+    cargo test --locked --bench scale -- --quick
+    cargo test --locked --bench footprint -- --quick
+
+# What came out lies in the target folder, in `measured`. Nothing else should run meanwhile. The argument may be `--repeats N`.
+#
+# Measures all that the README's figures are from: some twenty minutes.
+measure *arguments:
+    cargo bench --locked --bench ratios -- {{ arguments }}
+    cargo bench --locked --bench scale -- {{ arguments }}
+    cargo bench --locked --bench footprint -- {{ arguments }}
 
 # The example: a small payment service on SQLite; arguments go to it.
 example *arguments:

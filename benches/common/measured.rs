@@ -41,7 +41,7 @@ impl Bound {
 #[derive(Debug)]
 pub struct Row {
     /// As in the list of what must be reached, or a name of its own. Unique.
-    pub id: &'static str,
+    pub id: String,
     pub what: String,
     /// Mostly ratios, subject to baseline.
     pub value: Spread,
@@ -56,14 +56,21 @@ pub struct Row {
 impl Row {
     /// The ratio of two sides, each of which came to so many `unit`.
     pub fn of_sides(
-        id: &'static str,
+        id: impl Into<String>,
         what: impl Into<String>,
         sides: &Sides,
         unit: &'static str,
         bound: Option<Bound>,
     ) -> Self {
         let medians = (sides.subject().median, sides.baseline().median, unit);
-        Self { id, what: what.into(), value: sides.ratio(), unit: "×", bound, sides: Some(medians) }
+        Self {
+            id: id.into(),
+            what: what.into(),
+            value: sides.ratio(),
+            unit: "×",
+            bound,
+            sides: Some(medians),
+        }
     }
 
     fn verdict(&self) -> &'static str {
@@ -96,7 +103,7 @@ impl Row {
 
     fn to_text(&self) -> String {
         let Spread { median, min, max, repeats } = self.value;
-        let (id, what, unit) = (self.id, &self.what, self.unit);
+        let (id, what, unit) = (&self.id, &self.what, self.unit);
         let bound = match self.bound.map(Bound::parts) {
             None => String::new(),
             Some((better, must, goal)) => {
@@ -118,7 +125,8 @@ impl Row {
 /// Lines of a chart.
 #[derive(Debug)]
 pub struct Series {
-    pub id: &'static str,
+    /// Unique.
+    pub id: String,
     pub title: &'static str,
     pub x: &'static str,
     pub y: &'static str,

@@ -7,6 +7,7 @@
 use crate::common::request::Request;
 use idempotency::rusqlite::{Connection, Error, ErrorCode, Statement, params};
 use idempotency::{Clock, IdempotencyKey, Policy, SystemClock};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -35,17 +36,30 @@ FROM idempotency_record WHERE scope = ?1 AND key = ?2";
 /// Deletes one record.
 const DELETE: &str = "DELETE FROM idempotency_record WHERE scope = ?1 AND key = ?2";
 
-/// Inserts `?1` claims with random keys, made between `?2` and a day later.
+/// Inserts the claims `?1` to `?2` of `?5`, with random keys; they were made, one after the other, in the `?4` ms
+/// after `?3`.
 const FILL: &str = "
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1),
-  drawn(hex, at) AS MATERIALIZED (SELECT lower(hex(randomblob(16))), ?2 + abs(random() % 86400000) FROM n)
+WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2),
+  drawn(hex, at) AS MATERIALIZED (SELECT lower(hex(randomblob(16))), ?3 + i * ?4 / ?5 FROM n)
 INSERT INTO idempotency_record (scope, key, state, token, attempt, created_at_ms, lease_ms, retention_ms,
   lease_until_ms, expires_at_ms, fingerprint_format, fingerprint, writer)
-SELECT ?3, substr(hex, 1, 8) || '-' || substr(hex, 9, 4) || '-4' || substr(hex, 14, 3) || '-8' || substr(hex, 18, 3)
-    || '-' || substr(hex, 21), 'in_progress', 1, 1, at, ?4, ?5, at + ?4, at + ?4 + ?5, ?6, ?7, 1
+SELECT ?6, substr(hex, 1, 8) || '-' || substr(hex, 9, 4) || '-4' || substr(hex, 14, 3) || '-8' || substr(hex, 18, 3)
+    || '-' || substr(hex, 21), 'in_progress', 1, 1, at, ?7, ?8, at + ?7, at + ?7 + ?8, ?9, ?10, 1
 FROM drawn";
 
-/// How often a claim had to be tried again, since the file was busy beyond [`BUSY_TIMEOUT`].
+const FILL_SETTINGS: &str = "
+PRAGMA synchronous = OFF; PRAGMA cache_size = -1000000; PRAGMA wal_autocheckpoint = 100000; PRAGMA temp_store = MEMORY";
+
+/// How many rows a filling inserts at a time.
+const FILL_CHUNK: usize = 100_000;
+
+/// When records that live were made, as of now: within the default retention.
+pub const LIVING: Range<Duration> = Duration::ZERO..Duration::from_secs(12 * 3600);
+/// When records were made that have expired by now, under the default policy.
+pub const EXPIRED: Range<Duration> = Duration::from_secs(48 * 3600)..Duration::from_secs(72 * 3600);
+
+/// How often something had to be tried again, since the file was busy beyond [`BUSY_TIMEOUT`] or could not be
+/// waited for.
 pub static BUSY: AtomicUsize = AtomicUsize::new(0);
 
 /// A connection of the program's own.
@@ -63,23 +77,22 @@ impl Raw {
     pub fn open(path: &Path) -> Self {
         let connection = Connection::open(path).expect("the file of a store");
         connection.busy_timeout(BUSY_TIMEOUT).expect("a timeout");
-        let mode: String = connection
-            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
-            .expect("an answer");
+        let mode: String =
+            retried(|| connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)));
         assert_eq!(mode, "wal");
         connection.pragma_update(None, "synchronous", "FULL").expect("a setting");
-        connection.prepare_cached(UPSERT).expect("the columns of a store");
+        drop(retried(|| connection.prepare_cached(UPSERT)));
         Self(connection)
     }
 
     /// Claims a key that is free, in a transaction of its own.
     pub fn claim(&self, request: &Request, key: &IdempotencyKey) {
-        let mut upsert = self.0.prepare_cached(UPSERT).expect("the columns of a store");
+        let mut upsert = retried(|| self.0.prepare_cached(UPSERT));
         let policy = Policy::new();
         let (lease, retention) = (policy.lease(), policy.retention());
-        loop {
+        let changed = retried(|| {
             let now = SystemClock.now();
-            let changed = upsert.execute(params![
+            upsert.execute(params![
                 request.scope.as_str(),
                 key.as_str(),
                 now.as_millis(),
@@ -89,42 +102,40 @@ impl Raw {
                 now.saturating_add(lease).saturating_add(retention).as_millis(),
                 request.fingerprint.format(),
                 request.fingerprint.digest(),
-            ]);
-            match changed {
-                Ok(changed) => break assert_eq!(changed, 1, "a claim that is granted"),
-                Err(error) if is_busy(&error) => BUSY.fetch_add(1, Ordering::Relaxed),
-                Err(error) => panic!("a claim that failed: {error}"),
-            };
-        }
+            ])
+        });
+        assert_eq!(changed, 1, "a claim that is granted");
     }
 
     pub fn select(&self) -> Select<'_> {
         Select(self.0.prepare(SELECT).expect("the columns of a store"))
     }
 
-    /// Adds `count` claims with random keys, in order of their keys as if they had come one by one. They began
-    /// to be made `age` ago, over a day.
-    pub fn fill(&self, request: &Request, count: usize, age: Duration) {
+    /// Adds `count` claims with random keys, of these `ages`, oldest first.
+    pub fn fill(&self, request: &Request, count: usize, ages: &Range<Duration>) {
         let policy = Policy::new();
-        // Not durable, and much in memory: nobody measures this.
-        self.0
-            .execute_batch(
-                "PRAGMA synchronous = OFF; PRAGMA cache_size = -1000000; PRAGMA wal_autocheckpoint = 100000",
-            )
-            .expect("settings");
-        let filled = self.0.execute(
-            FILL,
-            params![
-                i64::try_from(count).expect("a count"),
-                SystemClock.now().saturating_sub(age).as_millis(),
-                request.scope.as_str(),
-                millis(policy.lease()),
-                millis(policy.retention()),
-                request.fingerprint.format(),
-                request.fingerprint.digest(),
-            ],
-        );
-        assert_eq!(filled.expect("rows with random keys"), count);
+        // Not durable, and much of it in memory: this is not measured.
+        self.0.execute_batch(FILL_SETTINGS).expect("settings");
+        let oldest = SystemClock.now().saturating_sub(ages.end).as_millis();
+        for first in (0..count).step_by(FILL_CHUNK) {
+            let end = count.min(first + FILL_CHUNK);
+            let filled = self.0.execute(
+                FILL,
+                params![
+                    number(first),
+                    number(end),
+                    oldest,
+                    millis(ages.end - ages.start),
+                    number(count),
+                    request.scope.as_str(),
+                    millis(policy.lease()),
+                    millis(policy.retention()),
+                    request.fingerprint.format(),
+                    request.fingerprint.digest(),
+                ],
+            );
+            assert_eq!(filled.expect("rows with random keys"), end - first);
+        }
         self.empty_log();
     }
 
@@ -175,8 +186,21 @@ impl Select<'_> {
     }
 }
 
-fn is_busy(error: &Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+/// What `attempt` comes to once the file is not busy.
+fn retried<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> T {
+    loop {
+        match attempt() {
+            Ok(done) => break done,
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                BUSY.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => panic!("a statement that failed: {error}"),
+        }
+    }
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).expect("a count")
 }
 
 fn millis(duration: Duration) -> i64 {
