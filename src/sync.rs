@@ -9,6 +9,9 @@ mod imp {
     pub(crate) use parking_lot::Mutex;
     #[cfg(any(feature = "sqlite", test))]
     pub(crate) use parking_lot::MutexGuard;
+    /// A mutex that hands over in the order of arrival: nobody starves behind a busy neighbour.
+    #[cfg(feature = "sqlite")]
+    pub(crate) use parking_lot::{FairMutex, FairMutexGuard};
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
     /// A condition variable whose `wait` takes the guard and gives it back, as loom's does.

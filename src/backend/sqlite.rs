@@ -6,6 +6,7 @@ mod connection;
 mod evidence;
 mod failure;
 mod file;
+mod inside;
 mod library;
 mod line;
 mod open;
@@ -14,6 +15,7 @@ mod place;
 #[cfg(idempotency_planted)]
 pub mod planted;
 mod process;
+mod readers;
 mod row;
 mod schema;
 mod session;
@@ -26,10 +28,11 @@ mod writer;
 pub use self::options::{Durability, SqliteOptions};
 pub(crate) use self::transaction::Atomic;
 
-use self::file::FileName;
+use self::inside::Inside;
 use self::line::{Line, Turn};
 use self::open::Known;
 use self::place::Place;
+use self::readers::Readers;
 use self::writer::Writer;
 use crate::backend::{Backend, StoreId, Swept};
 use crate::error::{BackendError, Error};
@@ -42,6 +45,7 @@ use crate::transition::Command;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How many rows one transaction of a sweep deletes at the most: others write between two of them.
 const SWEEP_BATCH: usize = 1_000;
@@ -50,12 +54,13 @@ const SWEEP_BATCH: usize = 1_000;
 ///
 /// Durable, and shared by the threads and processes of one machine (never over a network file system:
 /// SQLite's write-ahead log needs shared memory). Opening turns the whole file to write-ahead logging. All
-/// writes of this handle go through one connection.
+/// writes of this handle go through one connection. What a look can answer (replays, claims that run, other
+/// requests' keys) is read on others, a few at the most, and waits for no writer.
 pub struct SqliteBackend {
+    // Before the writer: the last connection that is closed writes the log back, and takes it away.
+    readers: Readers,
     line: Line,
-    store_id: StoreId,
-    file: FileName,
-    // Behind the writer, so that its connection is closed when the process is told so.
+    // Behind both, so that their connections are closed when the process is told so.
     place: Arc<Place>,
 }
 
@@ -81,8 +86,8 @@ impl SqliteBackend {
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, Error> {
         let place = Arc::new(Place::new(path.as_ref(), options)?);
         let writer = Writer::new(Arc::clone(&place))?;
-        let Known { store_id, file } = writer.known().clone();
-        Ok(Self { line: Line::new(writer), store_id, file, place })
+        let readers = Readers::new(Arc::clone(&place), writer.known().clone());
+        Ok(Self { readers, line: Line::new(writer), place })
     }
 
     /// Has `commands` executed, with those of other threads; one answer for each.
@@ -92,21 +97,32 @@ impl SqliteBackend {
     ) -> Result<Vec<Result<Outcome, BackendError>>, BackendError> {
         // Before the line: a fork's copy of its lock may stand locked for ever.
         self.refuse_a_fork()?;
+        Inside::refuse(&self.place)?;
         self.line.submit(commands)
     }
 
     /// This thread's turn with the writer.
     fn turn(&self) -> Result<Turn<'_>, BackendError> {
         self.refuse_a_fork()?;
+        Inside::refuse(&self.place)?;
         self.line.turn()
     }
 
     /// The store, to be looked at on another connection. Refused to a thread that has the writer: it would
     /// see what was before its own transaction.
-    fn known(&self) -> Result<Known, BackendError> {
+    fn known(&self) -> Result<&Known, BackendError> {
         self.refuse_a_fork()?;
         self.line.refuse_who_is_in_it()?;
-        Ok(Known { store_id: self.store_id, file: self.file.clone() })
+        Ok(self.readers.known())
+    }
+
+    /// The connections that read, and what they show stays as it is.
+    fn readers(&self) -> Result<&Readers, BackendError> {
+        self.known()?;
+        if self.place.is_in_doubt.load(Ordering::SeqCst) {
+            self.turn()?.end_doubt()?;
+        }
+        Ok(&self.readers)
     }
 
     fn refuse_a_fork(&self) -> Result<(), BackendError> {
@@ -116,6 +132,12 @@ impl SqliteBackend {
 
 impl Backend for SqliteBackend {
     fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
+        if matches!(command, Command::Claim { .. })
+            && !self.place.options.read_only
+            && let Some(outcome) = self.readers()?.answer(id, command)?
+        {
+            return Ok(outcome);
+        }
         let answers = self.submit(vec![(id.clone(), command.clone())])?;
         answers.into_iter().next().unwrap_or_else(|| Err(BackendError::bug("a command was not answered")))
     }
@@ -125,7 +147,7 @@ impl Backend for SqliteBackend {
     }
 
     fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
-        self.turn()?.read(id)
+        self.readers()?.read(id)
     }
 
     fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
@@ -141,15 +163,15 @@ impl Backend for SqliteBackend {
     }
 
     fn stats(&self) -> Result<Stats, BackendError> {
-        survey::stats(&self.place, &self.known()?)
+        survey::stats(&self.place, self.known()?)
     }
 
     fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, BackendError> {
-        survey::stuck(&self.place, &self.known()?, limit)
+        survey::stuck(&self.place, self.known()?, limit)
     }
 
     fn store_id(&self) -> StoreId {
-        self.store_id
+        self.readers.known().store_id
     }
 }
 
@@ -157,7 +179,7 @@ impl fmt::Debug for SqliteBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteBackend")
             .field("path", &self.place.path)
-            .field("store_id", &self.store_id)
+            .field("store_id", &self.store_id())
             .finish_non_exhaustive()
     }
 }

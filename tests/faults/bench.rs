@@ -71,6 +71,8 @@ impl Bench {
             .execute("UPDATE idempotency_meta SET last_token = max(last_token, ?1)", [last_token])
             .expect("a counter");
         let company = setting.in_company.then_some(shell);
+        // From here on it has its connection that reads.
+        assert_eq!(store.lookup(&scope(SCOPE), &key(KEYS[0])).expect("a sound disk"), None);
         Self { store, _company: company, disk, clock, path, _folder: folder }
     }
 

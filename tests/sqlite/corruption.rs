@@ -283,18 +283,18 @@ fn what_is_damaged_is_not_tried_again() {
     let store = store.expect("its tables are declared");
     let (s, k, print) = (scope("a"), key(&name(0)), asks_for("x"));
     let many: Vec<_> = (0..3).map(|record| (s.clone(), key(&name(record)), print)).collect();
-    let tried_once = |call: &str, answers: Vec<Result<(), Error>>| {
+    let tried_once = |call: &str, statement: &str, answers: Vec<Result<(), Error>>| {
         for answer in answers {
             let error = answer.expect_err(call);
             assert!(matches!(error, Error::Corrupt { .. }), "{call}: {error:?}");
         }
-        assert_eq!(trace.runs_of("BEGIN"), 1, "{call}: {:?}", trace.take());
+        assert_eq!(trace.runs_of(statement), 1, "{call}: {:?}", trace.take());
         drop(trace.take());
     };
     drop(trace.take());
-    tried_once("a claim", vec![store.try_claim(&s, &k, &print).map(drop)]);
+    tried_once("a claim", "FROM main.idempotency_record", vec![store.try_claim(&s, &k, &print).map(drop)]);
     let answers = store.try_claim_many(&many).into_iter().map(|answer| answer.map(drop));
-    tried_once("claims in one call", answers.collect());
-    tried_once("a forget", vec![store.forget(&s, &k).map(drop)]);
-    assert_eq!(trace.connections(), 1);
+    tried_once("claims in one call", "BEGIN", answers.collect());
+    tried_once("a forget", "BEGIN", vec![store.forget(&s, &k).map(drop)]);
+    assert_eq!(trace.connections(), 2, "one that writes, one that reads");
 }

@@ -10,6 +10,7 @@ mod access;
 #[cfg(unix)]
 mod alone;
 mod corruption;
+mod crowd;
 mod damage;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod failed_commits;
@@ -30,6 +31,7 @@ mod moved;
 mod opening;
 #[cfg(unix)]
 mod ordinary_user;
+mod readers;
 mod snapshots;
 mod sweeping;
 mod trace;

@@ -67,7 +67,8 @@ fn a_store_opened_by_a_uri_that_may_make_the_file_is_found_again_and_not_made_an
 
         give_the_connection_up(&store);
         std::fs::rename(&path, path.with_extension("away")).expect("a move");
-        let error = store.lookup(&scope("a"), &key("k")).expect_err("nothing is there");
+        let claim = store.try_claim(&scope("a"), &key("new"), &asks_for("x"));
+        let error = claim.expect_err("nothing is there");
         assert!(matches!(error, Error::CannotOpen(_)), "{mode}: {error:?}");
         assert!(!path.exists(), "{mode}: a file was made");
     }

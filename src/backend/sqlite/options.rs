@@ -71,7 +71,7 @@ impl SqliteOptions {
 
     /// How long a command waits for other connections that write to the file before it fails with
     /// [`Error::Busy`](crate::Error::Busy). The callers of one handle wait in line, each for at most this long
-    /// once it is its turn; replays wait in the same line.
+    /// once it is its turn. Replays, look-ups, and claims that hear of one that runs wait for no writer.
     #[must_use]
     pub fn with_busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
@@ -88,7 +88,7 @@ impl SqliteOptions {
     }
 
     /// Where the time comes from. All processes on one file must agree on it, so a clock of the wall. It is
-    /// read while the file's write lock is held.
+    /// read while the file's write lock is held, or a connection that reads.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
@@ -103,10 +103,12 @@ impl SqliteOptions {
     }
 
     /// A function to run on every connection that the store opens, before its own set-up: for an encryption
-    /// key, or pragmas of the application's own. An error of its fails the opening. After a commit that
-    /// failed the store opens a new one; each [`stats`](crate::IdempotencyStore#method.stats) and
+    /// key, or pragmas of the application's own. An error of its fails the opening. The store has one that
+    /// writes, and a few that read: as many as are read from at once, at most one a core or 4, and never more
+    /// than 16. After a failure it opens a new one; each [`stats`](crate::IdempotencyStore#method.stats) and
     /// [`stuck`](crate::IdempotencyStore#method.stuck) opens one of its own. Busy handler, commit and
-    /// rollback hooks, journal mode, `synchronous` and `journal_size_limit` are the store's to set.
+    /// rollback hooks, journal mode, `synchronous`, `journal_size_limit` and, where it reads, `query_only` are
+    /// the store's to set.
     #[must_use]
     pub fn with_connection_setup(
         mut self,

@@ -8,6 +8,7 @@ use crate::backend::sqlite::watch::Watch;
 use crate::error::BackendError;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 pub(super) const NOT_A_FILE: &str =
     "a database without a file would be a store of each connection's own; use in_memory()";
@@ -19,6 +20,9 @@ pub(super) struct Place {
     pub(super) options: SqliteOptions,
     pub(super) statements: Statements,
     pub(super) watch: Watch,
+    /// Whether a commit has failed whose pages may lie in the log, and nothing was committed since: a crash could
+    /// bring to life what no look shows.
+    pub(super) is_in_doubt: AtomicBool,
     process: Process,
 }
 
@@ -33,7 +37,8 @@ impl Place {
         } else {
             std::path::absolute(path).map_err(|error| BackendError::cannot_open().with_source(error))?
         };
-        Ok(Self { path, options, statements, watch: Watch::default(), process: Process::open()? })
+        let (watch, is_in_doubt) = (Watch::default(), AtomicBool::new(false));
+        Ok(Self { path, options, statements, watch, is_in_doubt, process: Process::open()? })
     }
 
     pub(super) fn is_uri(&self) -> bool {

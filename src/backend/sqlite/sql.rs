@@ -127,6 +127,9 @@ const READ: &str = concat!(
     ", checkpoint_checksum, checkpoint FROM main.{p}record WHERE scope = ?1 AND key = ?2"
 );
 
+/// All of a record that tells what stands in a claim's way.
+const LOOK: &str = concat!("SELECT ", columns!(), " FROM main.{p}record WHERE scope = ?1 AND key = ?2");
+
 /// Every record in progress, and whose it is. Which of them are stuck is decided in Rust, and only there.
 const LIST_IN_PROGRESS: &str =
     concat!("SELECT ", columns!(), ", scope, key FROM main.{p}record WHERE state = 'in_progress'");
@@ -260,6 +263,7 @@ statements! {
     write_last_token: WRITE_LAST_TOKEN,
     claim: CLAIM,
     read: READ,
+    look: LOOK,
     list_in_progress: LIST_IN_PROGRESS,
     outline: OUTLINE,
     read_owner: READ_OWNER,

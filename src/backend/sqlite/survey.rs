@@ -1,11 +1,11 @@
-//! A look at every record, on a connection of its own: the store's one stays free for claims, and in
-//! write-ahead logging a reader is in no writer's way.
+//! A look at every record, on a connection of its own: it takes long, and in write-ahead logging a reader is in no
+//! writer's way.
 
 use crate::backend::sqlite::failure::nothing_done;
-use crate::backend::sqlite::open::{self, Known};
+use crate::backend::sqlite::open::Known;
 use crate::backend::sqlite::place::Place;
+use crate::backend::sqlite::readers;
 use crate::backend::sqlite::row::{self, CheckpointColumns};
-use crate::backend::sqlite::sql::BAR_WRITES;
 use crate::error::BackendError;
 use crate::inspection::{Standing, Stats, Stuck, StuckList};
 use crate::key::{IdempotencyKey, RecordId, Scope};
@@ -46,7 +46,7 @@ fn survey(
     sql: &str,
     look: impl FnMut(&Row<'_>, Timestamp),
 ) -> Result<(), BackendError> {
-    let (connection, ..) = open::find(place, Some(known))?;
+    let connection = readers::connect(place, known)?;
     let surveyed = look_at_each(&connection, place, sql, look);
     if place.is_forked() {
         // Somebody's code has forked in there, and this is the child: closing would drop the parent's locks.
@@ -62,8 +62,6 @@ fn look_at_each(
     sql: &str,
     mut look: impl FnMut(&Row<'_>, Timestamp),
 ) -> Result<(), BackendError> {
-    // In place of opening it for reading only, which a URI may forbid, and a set-up of the application's own.
-    connection.execute_batch(BAR_WRITES).map_err(nothing_done)?;
     let mut statement = connection.prepare(sql).map_err(nothing_done)?;
     let mut rows = statement.query([]).map_err(nothing_done)?;
     let mut next = rows.next().map_err(nothing_done)?;

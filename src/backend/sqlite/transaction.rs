@@ -165,7 +165,8 @@ impl SqliteBackend {
                 }
             })?;
         let file = FileName::of(transaction).map_err(nothing_done)?;
-        if store_id == *self.store_id.as_bytes() && self.file.is_same_file(&file) {
+        let known = self.readers.known();
+        if store_id == *known.store_id.as_bytes() && known.file.is_same_file(&file) {
             Ok(session)
         } else {
             Err(BackendError::other_database())

@@ -4,16 +4,14 @@ use crate::backend::sqlite::evidence::{Evidence, Verdict};
 use crate::backend::sqlite::failure::{FailedCommit, nothing_done};
 use crate::backend::sqlite::open::{Known, Open};
 use crate::backend::sqlite::place::Place;
-use crate::backend::sqlite::row::{self, CheckpointColumns};
 use crate::backend::sqlite::session::Session;
 use crate::backend::sqlite::sql::{COMMIT, ROLL_BACK};
 use crate::error::BackendError;
-use crate::key::RecordId;
-use crate::record::Record;
-use crate::time::{Stopwatch, Timestamp};
+use crate::time::Stopwatch;
 use rusqlite::{Connection, DropBehavior, ErrorCode, Transaction, TransactionBehavior};
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long one transaction of a sweep goes on deleting.
@@ -77,15 +75,9 @@ impl Writer {
         self.place.is_forked()
     }
 
-    /// The record, and the time read after it; none if it is absent or expired by then.
-    pub(super) fn read(&mut self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
-        let place = Arc::clone(&self.place);
-        let session = self.opened()?.session(&place);
-        session.with_row(id, |row| {
-            let now = session.now()?;
-            let Some(row) = row else { return Ok(None) };
-            Ok(row::read(row, id, now, CheckpointColumns::Verify)?.map(|record| (record, now)))
-        })
+    /// Ends the doubt that a failed commit has left.
+    pub(super) fn end_doubt(&mut self) -> Result<(), BackendError> {
+        self.opened().map(drop)
     }
 
     /// Deletes at most `limit` expired records in one transaction, or fewer if it takes long; gives how many,
@@ -193,6 +185,7 @@ impl Writer {
     /// life by a recovery. A new commit overwrites them, or stands behind them if they have come to life
     /// already; what is read after it is what stays.
     fn settle(&mut self, written: &[Evidence]) -> Vec<Verdict> {
+        self.place.is_in_doubt.store(true, Ordering::SeqCst);
         self.give_up();
         let place = Arc::clone(&self.place);
         // Opening makes that commit.
@@ -207,7 +200,11 @@ impl Writer {
     fn opened(&mut self) -> Result<&Open, BackendError> {
         let open = match self.open.take().filter(|open| open.connection.is_autocommit()) {
             Some(open) => open,
-            None => Open::new(&self.place, Some(&self.known))?,
+            None => {
+                let open = Open::new(&self.place, Some(&self.known))?;
+                self.place.is_in_doubt.store(false, Ordering::SeqCst);
+                open
+            }
         };
         Ok(self.open.insert(open))
     }
