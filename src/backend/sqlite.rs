@@ -97,22 +97,20 @@ impl SqliteBackend {
     ) -> Result<Vec<Result<Outcome, BackendError>>, BackendError> {
         // Before the line: a fork's copy of its lock may stand locked for ever.
         self.refuse_a_fork()?;
-        Inside::refuse(&self.place)?;
-        self.line.submit(commands)
+        self.line.submit(&self.place, commands)
     }
 
     /// This thread's turn with the writer.
     fn turn(&self) -> Result<Turn<'_>, BackendError> {
         self.refuse_a_fork()?;
-        Inside::refuse(&self.place)?;
-        self.line.turn()
+        self.line.turn(&self.place)
     }
 
     /// The store, to be looked at on another connection. Refused to a thread that has the writer: it would
     /// see what was before its own transaction.
     fn known(&self) -> Result<&Known, BackendError> {
         self.refuse_a_fork()?;
-        self.line.refuse_who_is_in_it()?;
+        Inside::refuse(&self.place)?;
         Ok(self.readers.known())
     }
 
