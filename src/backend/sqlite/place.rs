@@ -52,7 +52,7 @@ impl Place {
 
     /// `connection` at work for this store, as `writer`.
     pub(super) fn session<'s>(&'s self, connection: &'s Connection, writer: i64) -> Session<'s> {
-        Session { connection, statements: &self.statements, clock: &*self.options.clock, writer }
+        Session::new(connection, &self.statements, &*self.options.clock, writer)
     }
 }
 

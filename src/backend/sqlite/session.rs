@@ -13,18 +13,41 @@ use crate::record::{FencingToken, Record};
 use crate::time::{Clock, Timestamp, read_clock};
 use crate::transition::{self, Command, Transition, Write};
 use rusqlite::types::Value;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
+use std::cell::Cell;
+use std::ptr;
 
 const COUNTER_GONE: BackendError = BackendError::corrupt("the store's token counter is gone");
 
-/// One connection at work for one store.
-#[derive(Clone, Copy)]
+/// One connection at work for one store, in one transaction.
 pub(super) struct Session<'s> {
     pub(super) connection: &'s Connection,
     pub(super) statements: &'s Statements,
-    pub(super) clock: &'s dyn Clock,
+    clock: &'s dyn Clock,
     /// Stored with each claim, so that it can be told whose connection granted it.
     pub(super) writer: i64,
+    counter: Cell<Counter>,
+    /// The statements that were used. To look one up again would hash its whole text, which is long.
+    kept: Cell<Vec<(&'s str, CachedStatement<'s>)>>,
+}
+
+/// The highest token that was granted. A transaction reads it once, and writes it once.
+#[derive(Clone, Copy)]
+enum Counter {
+    Unread,
+    Stored(i64),
+    /// Higher than what is stored.
+    Raised(FencingToken),
+}
+
+/// What became of the row that a claim is to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Granted {
+    No,
+    /// It was not there before, so all of it is known.
+    Inserted,
+    /// It was there, expired or lapsed.
+    Replaced,
 }
 
 /// What a command came to.
@@ -41,10 +64,21 @@ impl Done {
 }
 
 impl<'s> Session<'s> {
+    pub(super) const fn new(
+        connection: &'s Connection,
+        statements: &'s Statements,
+        clock: &'s dyn Clock,
+        writer: i64,
+    ) -> Self {
+        let counter = Cell::new(Counter::Unread);
+        Self { connection, statements, clock, writer, counter, kept: Cell::new(Vec::new()) }
+    }
+
     pub(super) fn now(&self) -> Result<Timestamp, BackendError> {
         Ok(read_clock(self.clock)?)
     }
 
+    /// Executes `command`. What it has written counts only after [`finish`](Self::finish).
     pub(super) fn execute(
         &self,
         id: &RecordId,
@@ -60,7 +94,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// As [`execute`](Self::execute); on an error nothing of the command is left in the transaction, or it is
+    /// As [`execute`](Self::execute), and finished; on an error nothing of the command is left in the transaction, or it is
     /// indefinite.
     pub(super) fn execute_marked(
         &self,
@@ -72,7 +106,7 @@ impl<'s> Session<'s> {
         // It fails if a statement of the application's own is still writing; to SQLite that is "busy", but no
         // waiting helps.
         connection.execute_batch(SET_MARK).map_err(BackendError::other)?;
-        match self.execute(id, command, now) {
+        match self.execute(id, command, now).and_then(|done| self.finish().map(|()| done)) {
             Ok(done) => {
                 // A mark that is left is no harm: the end of the transaction takes it away.
                 let _is_cleared = connection.execute_batch(CLEAR_MARK);
@@ -97,17 +131,16 @@ impl<'s> Session<'s> {
         now: Timestamp,
     ) -> Result<Done, BackendError> {
         let token = self.next_token()?;
-        if let Some(token) = token
-            && self.grant(id, fingerprint, terms, now, token)?
-        {
-            self.count_token(token)?;
-            return match self.stored(id, now, CheckpointColumns::Verify)? {
-                Some(record) if record.token == token => Ok(Done {
-                    outcome: Outcome::Claimed(Grant::of(&record)),
-                    written: Some(Evidence::granted(id, token, self.writer)),
-                }),
-                _ => Err(BackendError::corrupt("a claim can't be read back after it was granted")),
-            };
+        if let Some(token) = token {
+            let granted = self.grant(id, fingerprint, terms, now, token)?;
+            if granted != Granted::No {
+                self.counter.set(Counter::Raised(token));
+                let outcome = match granted {
+                    Granted::Inserted => transition::apply(None, command, now, token).outcome,
+                    _ => Outcome::Claimed(Grant::of(&self.read_back(id, now, token)?)),
+                };
+                return Ok(Done { outcome, written: Some(Evidence::granted(id, token, self.writer)) });
+            }
         }
         let record = self.stored(id, now, CheckpointColumns::Skip)?;
         match transition::apply(record.as_ref(), command, now, FencingToken::FIRST) {
@@ -126,11 +159,12 @@ impl<'s> Session<'s> {
         terms: Terms,
         now: Timestamp,
         token: FencingToken,
-    ) -> Result<bool, BackendError> {
+    ) -> Result<Granted, BackendError> {
         let lease_until = terms.lease.after(now);
-        let changed = self
-            .statement(&self.statements.claim)?
-            .execute(params![
+        let last_inserted = self.connection.last_insert_rowid();
+        let changed = self.change(
+            &self.statements.claim,
+            params![
                 id.scope.as_str(),
                 id.key.as_str(),
                 token.get(),
@@ -142,9 +176,22 @@ impl<'s> Session<'s> {
                 fingerprint.format(),
                 fingerprint.digest(),
                 self.writer,
-            ])
-            .map_err(nothing_done)?;
-        Ok(changed == 1)
+            ],
+        )?;
+        Ok(match changed {
+            // An update leaves that number as it is. So does a row that has the number of one which was deleted;
+            // then it is read back for nothing.
+            1 if self.connection.last_insert_rowid() != last_inserted => Granted::Inserted,
+            1 => Granted::Replaced,
+            _ => Granted::No,
+        })
+    }
+
+    /// The record of a claim that was granted over an earlier one, of which it may have kept something.
+    fn read_back(&self, id: &RecordId, now: Timestamp, token: FencingToken) -> Result<Record, BackendError> {
+        self.stored(id, now, CheckpointColumns::Verify)?
+            .filter(|record| record.token == token)
+            .ok_or(BackendError::corrupt("a claim can't be read back after it was granted"))
     }
 
     /// A token above the last one granted; none if that was the highest there is.
@@ -157,20 +204,29 @@ impl<'s> Session<'s> {
     }
 
     /// The highest token that was granted, or 0.
-    pub(super) fn last_token(&self) -> Result<i64, BackendError> {
-        self.statement(&self.statements.read_last_token)?
-            .query_row([], |row| row.get(0))
-            .optional()
-            .map_err(nothing_done)?
-            .ok_or(COUNTER_GONE)
+    fn last_token(&self) -> Result<i64, BackendError> {
+        match self.counter.get() {
+            Counter::Stored(last) => Ok(last),
+            Counter::Raised(token) => Ok(token.get()),
+            Counter::Unread => {
+                let last = self
+                    .with_statement(&self.statements.read_last_token, |read| {
+                        read.query_row([], |row| row.get(0)).optional()
+                    })?
+                    .ok_or(COUNTER_GONE)?;
+                self.counter.set(Counter::Stored(last));
+                Ok(last)
+            }
+        }
     }
 
-    fn count_token(&self, token: FencingToken) -> Result<(), BackendError> {
-        let counted = self
-            .statement(&self.statements.write_last_token)?
-            .execute([token.get()])
-            .map_err(nothing_done)?;
-        if counted == 1 { Ok(()) } else { Err(COUNTER_GONE) }
+    /// Stores how far the counter has come: once, in front of whatever else may move it, or of the commit.
+    pub(super) fn finish(&self) -> Result<(), BackendError> {
+        let Counter::Raised(token) = self.counter.replace(Counter::Unread) else { return Ok(()) };
+        match self.change(&self.statements.write_last_token, [token.get()])? {
+            1 => Ok(()),
+            _ => Err(COUNTER_GONE),
+        }
     }
 
     fn read_apply_write(
@@ -189,10 +245,8 @@ impl<'s> Session<'s> {
             }
             (Write::Delete, Some(before)) => {
                 let token = before.token.get();
-                let deleted = self
-                    .statement(&self.statements.delete)?
-                    .execute(params![id.scope.as_str(), id.key.as_str(), token])
-                    .map_err(nothing_done)?;
+                let deleted =
+                    self.change(&self.statements.delete, params![id.scope.as_str(), id.key.as_str(), token])?;
                 (deleted, Evidence::deleted(id, Value::Integer(token)))
             }
             (_, None) => return Err(BackendError::bug("a command other than a claim made a record")),
@@ -209,17 +263,19 @@ impl<'s> Session<'s> {
         match command {
             // The others replace the checkpoint, or drop it.
             Command::Complete { .. } | Command::Checkpoint { .. } => {
-                row::update(&mut *self.statement(&self.statements.update)?, id, record)
+                self.with_statement(&self.statements.update, |update| row::update(update, id, record))
             }
-            _ => self.statement(&self.statements.extend)?.execute(params![
-                id.scope.as_str(),
-                id.key.as_str(),
-                record.token.get(),
-                record.lease_until.as_millis(),
-                record.expires_at.as_millis(),
-            ]),
+            _ => self.change(
+                &self.statements.extend,
+                params![
+                    id.scope.as_str(),
+                    id.key.as_str(),
+                    record.token.get(),
+                    record.lease_until.as_millis(),
+                    record.expires_at.as_millis(),
+                ],
+            ),
         }
-        .map_err(nothing_done)
     }
 
     /// Deletes the record without reading more of it than who owns it, as the core does with one that it
@@ -227,9 +283,7 @@ impl<'s> Session<'s> {
     fn forget(&self, id: &RecordId, now: Timestamp) -> Result<Done, BackendError> {
         let owner = self.owner(id)?;
         let deleted = self
-            .statement(&self.statements.forget)?
-            .execute(params![id.scope.as_str(), id.key.as_str(), now.as_millis()])
-            .map_err(nothing_done)?;
+            .change(&self.statements.forget, params![id.scope.as_str(), id.key.as_str(), now.as_millis()])?;
         let existed = deleted > 0;
         let written = owner.filter(|_| existed).map(|(token, _)| Evidence::deleted(id, token));
         Ok(Done { outcome: Outcome::Forgotten { existed }, written })
@@ -250,20 +304,43 @@ impl<'s> Session<'s> {
         id: &RecordId,
         read: impl FnOnce(Option<&Row<'_>>) -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
-        let mut statement = self.statement(&self.statements.read)?;
-        let mut rows = statement.query([id.scope.as_str(), id.key.as_str()]).map_err(nothing_done)?;
-        read(rows.next().map_err(nothing_done)?)
+        self.with_statement(&self.statements.read, |select| {
+            let mut rows = select.query([id.scope.as_str(), id.key.as_str()])?;
+            rows.next().map(read)
+        })?
     }
 
     /// Token and writer of the record's row, whatever they are; none if there is no row.
     pub(super) fn owner(&self, id: &RecordId) -> Result<Option<(Value, Value)>, BackendError> {
-        self.statement(&self.statements.read_owner)?
-            .query_row([id.scope.as_str(), id.key.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()
-            .map_err(nothing_done)
+        self.with_statement(&self.statements.read_owner, |select| {
+            select
+                .query_row([id.scope.as_str(), id.key.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()
+        })
     }
 
-    pub(super) fn statement(&self, sql: &str) -> Result<CachedStatement<'s>, BackendError> {
-        self.connection.prepare_cached(sql).map_err(nothing_done)
+    /// Runs `sql`, and says how many rows it has changed.
+    pub(super) fn change(&self, sql: &'s str, parameters: impl Params) -> Result<usize, BackendError> {
+        self.with_statement(sql, |statement| statement.execute(parameters))
+    }
+
+    pub(super) fn with_statement<T>(
+        &self,
+        sql: &'s str,
+        work: impl FnOnce(&mut CachedStatement<'s>) -> rusqlite::Result<T>,
+    ) -> Result<T, BackendError> {
+        let mut others = self.kept.take();
+        let place = others.iter().position(|(kept, _)| ptr::eq(*kept, sql));
+        let kept = place.map(|place| others.swap_remove(place));
+        self.kept.set(others);
+        let (_, mut statement) = match kept {
+            Some(kept) => kept,
+            None => (sql, self.connection.prepare_cached(sql).map_err(nothing_done)?),
+        };
+        let worked = work(&mut statement).map_err(nothing_done);
+        let mut all = self.kept.take();
+        all.push((sql, statement));
+        self.kept.set(all);
+        worked
     }
 }

@@ -85,6 +85,8 @@ impl SqliteBackend {
                 Outcome::Claimed(grant) => grant,
                 other => return Ok(Ending::RollBack(Atomic::Answered(other))),
             };
+            // The work may claim in the same transaction.
+            session.finish()?;
             loan.lent = Lent::Whole;
             loan.watch.begin();
             let worked = work(transaction);

@@ -89,19 +89,18 @@ impl Writer {
             let mut removed: usize = 0;
             loop {
                 let step = limit.saturating_sub(removed).min(SWEEP_STEP);
-                let deleted = session
-                    .statement(&session.statements.sweep)?
-                    .execute([now.as_millis(), i64::try_from(step).unwrap_or(i64::MAX)])
-                    .map_err(nothing_done)?;
+                let deleted = session.change(
+                    &session.statements.sweep,
+                    [now.as_millis(), i64::try_from(step).unwrap_or(i64::MAX)],
+                )?;
                 removed = removed.saturating_add(deleted);
                 if deleted < step || removed >= limit || begun.elapsed() >= SWEEP_TIME {
                     break;
                 }
             }
-            let more = session
-                .statement(&session.statements.has_expired)?
-                .query_row([now.as_millis()], |row| row.get(0))
-                .map_err(nothing_done)?;
+            let more = session.with_statement(&session.statements.has_expired, |select| {
+                select.query_row([now.as_millis()], |row| row.get(0))
+            })?;
             Ok(if removed == 0 {
                 Ending::RollBack((0, more))
             } else {
@@ -146,11 +145,16 @@ impl Writer {
             // Somebody's code has forked in there, and this is the child.
             return Err(BackendError::forked());
         }
-        match ending? {
+        let ending = ending?;
+        if matches!(ending, Ending::Commit(..)) {
+            session.finish()?;
+        }
+        match ending {
             Ending::Commit(value, written) => match transaction.execute_batch(COMMIT) {
                 Ok(()) => Ok(Ended::Well(value)),
                 Err(error) if is_refused(&transaction, &error) => Err(nothing_done(error)),
                 Err(error) => {
+                    drop(session);
                     drop(rolled_back_at_the_end);
                     drop(transaction);
                     let verdicts = self.settle(&written);
