@@ -213,8 +213,8 @@ fn what_is_no_store_of_this_version_is_refused_by_name_and_not_changed() {
         },
         Refused {
             name: "a newer schema",
-            prepare: |path| changed_store(path, "UPDATE idempotency_meta SET schema_version = 2"),
-            is_right: |error| matches!(error, Error::NewerSchema { found: 2, known: 1 }),
+            prepare: |path| changed_store(path, "UPDATE idempotency_meta SET schema_version = 3"),
+            is_right: |error| matches!(error, Error::NewerSchema { found: 3, known: 2 }),
         },
         Refused {
             name: "version 0",

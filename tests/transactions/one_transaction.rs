@@ -37,6 +37,29 @@ fn other_claims_that_are_made_and_completed_in_the_works_transaction_share_its_e
     }
 }
 
+/// The store's counter is ahead of the wall clock, which would keep the tokens apart otherwise.
+#[test]
+fn claims_in_one_transaction_draw_tokens_of_their_own() {
+    let shop = Shop::new();
+    let counter = 9_000_000_000_000_000_000_i64;
+    let shell = shop.connection();
+    shell.execute("UPDATE idempotency_meta SET last_token = ?1", [counter]).expect("a store");
+    executed(shop.store.atomically(&a_scope(), &key("event"), &a_print(), |tx| {
+        for name in ["first", "second"] {
+            drop(granted(shop.store.try_claim_in(tx, &a_scope(), &key(name), &a_print())));
+        }
+        Ok::<_, rusqlite::Error>(Reply::Marker)
+    }));
+    let tokens: Vec<i64> = shell
+        .prepare("SELECT token FROM idempotency_record ORDER BY token")
+        .and_then(|mut tokens| tokens.query_map([], |row| row.get(0))?.collect())
+        .expect("the records");
+    assert_eq!(tokens, [counter + 1, counter + 2, counter + 3]);
+    let last: i64 =
+        shell.query_row("SELECT last_token FROM idempotency_meta", [], |row| row.get(0)).expect("a store");
+    assert_eq!(last, counter + 3);
+}
+
 #[test]
 fn a_refusal_inside_the_work_leaves_the_work_free_to_go_on() {
     let shop = Shop::new();

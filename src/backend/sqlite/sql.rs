@@ -10,6 +10,8 @@ use crate::error::BackendError;
 /// Records, readable in the `sqlite3` shell. The checks restate the invariants of a record; wide columns come
 /// last, since SQLite reads a row from the left. `writer` tells the connections apart that may have granted a
 /// claim; it is no part of the record.
+///
+/// No `IN` with more than two values: for it SQLite would build a table in memory, for each row that is written.
 const CREATE_RECORD: &str = "
 CREATE TABLE main.{p}record (
   scope TEXT NOT NULL,
@@ -26,7 +28,7 @@ CREATE TABLE main.{p}record (
   fingerprint_format INTEGER NOT NULL CHECK (fingerprint_format BETWEEN 0 AND 255),
   fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
   writer INTEGER NOT NULL,
-  reply_kind TEXT CHECK (reply_kind IN ('response', 'reference', 'marker')),
+  reply_kind TEXT CHECK (reply_kind = 'response' OR reply_kind = 'reference' OR reply_kind = 'marker'),
   reply_status INTEGER CHECK (reply_status BETWEEN 0 AND 65535),
   reply_checksum BLOB CHECK (length(reply_checksum) = 16),
   checkpoint_checksum BLOB CHECK (length(checkpoint_checksum) = 16),
@@ -42,6 +44,12 @@ CREATE TABLE main.{p}record (
   CHECK (state = 'completed' OR expires_at_ms >= lease_until_ms),
   CHECK (state = 'in_progress' OR checkpoint IS NULL)
 ) STRICT";
+
+/// Spells the check of version 1 as that of version 2.
+const RESPELL_RECORD: &str = "
+UPDATE main.sqlite_schema SET sql = replace(sql, 'reply_kind IN (''response'', ''reference'', ''marker'')',
+  'reply_kind = ''response'' OR reply_kind = ''reference'' OR reply_kind = ''marker''')
+WHERE type = 'table' AND name = '{p}record'";
 
 /// Makes a sweep cost what it removes.
 const CREATE_EXPIRY_INDEX: &str = "CREATE INDEX main.{p}record_by_expiry ON {p}record (expires_at_ms)";
@@ -169,6 +177,9 @@ DELETE FROM main.{p}record WHERE expires_at_ms <= ?1 AND rowid IN (
 
 const HAS_EXPIRED: &str = "SELECT EXISTS (SELECT 1 FROM main.{p}record WHERE expires_at_ms <= ?1)";
 
+/// By which other connections notice that the schema has changed; not the store's version.
+pub(super) const SCHEMA_COOKIE: &str = "PRAGMA main.schema_version";
+
 pub(super) const COUNT_SCHEMA: &str = "SELECT count(*) FROM main.sqlite_schema";
 pub(super) const PAGE_COUNT: &str = "PRAGMA main.page_count";
 pub(super) const FREE_PAGE_COUNT: &str = "PRAGMA main.freelist_count";
@@ -252,6 +263,7 @@ macro_rules! statements {
 
 statements! {
     create_record: CREATE_RECORD,
+    respell_record: RESPELL_RECORD,
     create_expiry_index: CREATE_EXPIRY_INDEX,
     create_meta: CREATE_META,
     insert_meta: INSERT_META,
@@ -288,6 +300,32 @@ mod tests {
         for bad in ["", "9a", "a-b", "a b", "a\"", "a;", "é_", "sqlite_", "SQLite_x", &"x".repeat(65)] {
             assert!(Prefix::new(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn no_table_is_built_in_memory_to_write_a_record() -> rusqlite::Result<()> {
+        let Ok(prefix) = Prefix::new("t_") else { return Err(rusqlite::Error::InvalidQuery) };
+        let statements = Statements::new(&prefix);
+        let connection = rusqlite::Connection::open_in_memory()?;
+        connection.execute(&statements.create_record, [])?;
+        connection.execute(&statements.create_expiry_index, [])?;
+        let steps = |sql: &str| -> rusqlite::Result<Vec<String>> {
+            let mut explained = connection.prepare(&format!("EXPLAIN {sql}"))?;
+            let mut rows = explained.raw_query();
+            let mut steps = Vec::new();
+            while let Some(row) = rows.next()? {
+                steps.push(row.get("opcode")?);
+            }
+            Ok(steps)
+        };
+        let builds_a_table = |steps: &[String]| steps.iter().any(|step| step == "OpenEphemeral");
+        assert!(builds_a_table(&steps(&statements.sweep)?), "a sweep makes a list of what it removes");
+        for sql in [&statements.claim, &statements.update, &statements.extend] {
+            let steps = steps(sql)?;
+            assert!(steps.iter().any(|step| step == "Insert"), "{sql}");
+            assert!(!builds_a_table(&steps), "{sql}");
+        }
+        Ok(())
     }
 
     /// Steps that SQLite's machine takes for one sweep of a store with `live` live records. Counted, not
