@@ -171,14 +171,20 @@ bench-test:
     cargo test --locked --bench ratios -- --quick
     cargo test --locked --bench scale -- --quick
     cargo test --locked --bench footprint -- --quick
+    cargo test --locked --bench report -- --quick
 
-# What came out lies in the target folder, in `measured`. Nothing else should run meanwhile. The argument may be `--repeats N`.
+# Nothing else should run meanwhile. The argument may be `--repeats N`. What came out lies in the target folder, in `measured`.
 #
-# Measures all that the README's figures are from: some twenty minutes.
+# Measures all that the README's figures are from, and reports it: some twenty minutes.
 measure *arguments:
     cargo bench --locked --bench ratios -- {{ arguments }}
     cargo bench --locked --bench scale -- {{ arguments }}
     cargo bench --locked --bench footprint -- {{ arguments }}
+    cargo bench --locked --bench report
+
+# Prints the tables of what was measured last, and draws the charts, into a folder if one is named.
+report *folder:
+    cargo bench --locked --bench report -- {{ folder }}
 
 # The example: a small payment service on SQLite; arguments go to it.
 example *arguments:

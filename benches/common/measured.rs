@@ -155,7 +155,7 @@ impl Series {
 }
 
 /// Four digits that count, no more than the measurement has.
-fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
         1000.0.. => format!("{value:.0}"),
@@ -220,7 +220,8 @@ impl Results {
     }
 }
 
-fn folder(quick: bool) -> PathBuf {
+/// Where the results lie; apart, those of quick runs.
+pub fn folder(quick: bool) -> PathBuf {
     let measured = match env::var_os(FOLDER_VARIABLE) {
         Some(folder) => folder.into(),
         None => Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("measured"),

@@ -18,7 +18,7 @@ const CONNECTIONS: usize = 16;
 const UNIT: &str = "claims/s";
 
 pub fn against_a_connection_each(plan: Plan, results: &mut Results) {
-    let (request, keys) = (Request::new(), plan.keys().take(plan.size(20_000, 200)));
+    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 200)));
     let sides = compare(
         plan.repeats,
         || in_a_fresh_store(CALLERS, &request, &keys),
