@@ -15,14 +15,17 @@ use std::time::Duration;
 /// Longer than any bench takes, so that a connection which is starved waits instead of failing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Inserts a claim, or takes over what has expired.
+/// In the column that tells the store's connections apart: as long as theirs.
+const WRITER: i64 = i64::MAX;
+
+/// Inserts a claim, or takes over what has expired. The token is as long as one of the store's, and no more.
 const UPSERT: &str = "
 INSERT INTO idempotency_record AS stored (scope, key, state, token, attempt, created_at_ms, lease_ms, retention_ms,
   lease_until_ms, expires_at_ms, fingerprint_format, fingerprint, writer)
-VALUES (?1, ?2, 'in_progress', 1, 1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1)
-ON CONFLICT (scope, key) DO UPDATE SET state = 'in_progress', token = 1, attempt = 1, created_at_ms = ?3,
+VALUES (?1, ?2, 'in_progress', ?3 * 1000000, 1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+ON CONFLICT (scope, key) DO UPDATE SET state = 'in_progress', token = ?3 * 1000000, attempt = 1, created_at_ms = ?3,
   lease_ms = ?4, retention_ms = ?5, lease_until_ms = ?6, expires_at_ms = ?7, fingerprint_format = ?8, fingerprint = ?9,
-  writer = 1, completed_at_ms = NULL, reply_kind = NULL, reply_status = NULL, reply_checksum = NULL,
+  writer = ?10, completed_at_ms = NULL, reply_kind = NULL, reply_status = NULL, reply_checksum = NULL,
   checkpoint_checksum = NULL, reply_reference = NULL, reply_headers = NULL, reply_body = NULL, checkpoint = NULL
 WHERE stored.expires_at_ms <= ?3";
 
@@ -44,7 +47,7 @@ WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2
 INSERT INTO idempotency_record (scope, key, state, token, attempt, created_at_ms, lease_ms, retention_ms,
   lease_until_ms, expires_at_ms, fingerprint_format, fingerprint, writer)
 SELECT ?6, substr(hex, 1, 8) || '-' || substr(hex, 9, 4) || '-4' || substr(hex, 14, 3) || '-8' || substr(hex, 18, 3)
-    || '-' || substr(hex, 21), 'in_progress', 1, 1, at, ?7, ?8, at + ?7, at + ?7 + ?8, ?9, ?10, 1
+    || '-' || substr(hex, 21), 'in_progress', at * 1000000, 1, at, ?7, ?8, at + ?7, at + ?7 + ?8, ?9, ?10, ?11
 FROM drawn";
 
 const FILL_SETTINGS: &str = "
@@ -102,6 +105,7 @@ impl Raw {
                 now.saturating_add(lease).saturating_add(retention).as_millis(),
                 request.fingerprint.format(),
                 request.fingerprint.digest(),
+                WRITER,
             ])
         });
         assert_eq!(changed, 1, "a claim that is granted");
@@ -132,6 +136,7 @@ impl Raw {
                     millis(policy.retention()),
                     request.fingerprint.format(),
                     request.fingerprint.digest(),
+                    WRITER,
                 ],
             );
             assert_eq!(filled.expect("rows with random keys"), end - first);

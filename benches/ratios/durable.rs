@@ -18,7 +18,7 @@ const CONNECTIONS: usize = 16;
 const UNIT: &str = "claims/s";
 
 pub fn against_a_connection_each(plan: Plan, results: &mut Results) {
-    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 200)));
+    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 100)));
     let sides = compare(
         plan.repeats,
         || in_a_fresh_store(CALLERS, &request, &keys),
@@ -30,7 +30,7 @@ pub fn against_a_connection_each(plan: Plan, results: &mut Results) {
 }
 
 pub fn against_a_shared_connection(plan: Plan, results: &mut Results) {
-    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 200)));
+    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 100)));
     let sides = compare(
         plan.repeats,
         || in_a_fresh_store(CALLERS, &request, &keys),
@@ -43,7 +43,7 @@ pub fn against_a_shared_connection(plan: Plan, results: &mut Results) {
 
 /// Both on the same file, in turns, which is as it was again after each.
 pub fn against_a_shared_connection_at_a_million(plan: Plan, results: &mut Results) {
-    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 200)));
+    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 100)));
     let folder = Folder::new();
     let path = &folder.database();
     drop(durable(path));
@@ -62,7 +62,7 @@ pub fn against_a_shared_connection_at_a_million(plan: Plan, results: &mut Result
 }
 
 pub fn from_one_thread(plan: Plan, results: &mut Results) {
-    let (request, keys) = (Request::new(), plan.keys().take(plan.size(5_000, 100)));
+    let (request, keys) = (Request::new(), plan.keys().take(plan.size(5_000, 40)));
     let sides = compare(
         plan.repeats,
         || in_a_fresh_store(1, &request, &keys),

@@ -20,7 +20,7 @@ const WRITERS: usize = 8;
 
 pub fn against_a_select(plan: Plan, results: &mut Results) {
     let (folder, request, keys) = completed(plan);
-    let count = plan.size(100_000, 500);
+    let count = plan.size(30_000, 500);
     let sides = compare(
         plan.repeats,
         || {
@@ -107,7 +107,8 @@ fn replays_beside(
 
 /// The file of a store with operations that have completed with 1 KiB each.
 fn completed(plan: Plan) -> (Folder, Request, Vec<IdempotencyKey>) {
-    let (folder, request, keys) = (Folder::new(), Request::new(), plan.keys().take(REPLAYED_KEYS));
+    let (folder, request, keys) =
+        (Folder::new(), Request::new(), plan.keys().take(plan.size(REPLAYED_KEYS, 20)));
     let store = durable(&folder.database());
     keys.iter().for_each(|key| drop(request.complete(&store, key, reply())));
     (folder, request, keys)

@@ -23,7 +23,7 @@ const SIDES: [(&str, u32, Side); 4] = [
 
 /// Each point is a median of repeats; all sides take turns, at each number of threads.
 pub fn claims_by_threads(plan: Plan, results: &mut Results) {
-    let (request, keys) = (Request::new(), plan.keys().take(plan.size(4_000, 100)));
+    let (request, keys) = (Request::new(), plan.keys().take(plan.size(4_000, 32)));
     let mut lines = SIDES.map(|(name, ..)| (name.to_owned(), Vec::new()));
     for threads in THREADS {
         let mut rates = SIDES.map(|_| Vec::new());

@@ -12,7 +12,7 @@ use std::fs;
 
 /// Each file is as it was again after each side of each repeat.
 pub fn on_sqlite(plan: Plan, results: &mut Results) {
-    let (request, keys) = (Request::new(), plan.keys().take(plan.size(2_000, 50)));
+    let (request, keys) = (Request::new(), plan.keys().take(plan.size(2_000, 20)));
     let sizes = SIZES.map(|(full, quick)| plan.size(full, quick));
     let files = sizes.map(|size| {
         let folder = Folder::new();

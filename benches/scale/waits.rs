@@ -15,7 +15,7 @@ const CALLERS: [usize; 2] = [8, 64];
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 
 pub fn by_callers(plan: Plan, results: &mut Results) {
-    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 200)));
+    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 64)));
     let mut lines = Vec::new();
     for callers in CALLERS {
         let mut repeats = QUANTILES.map(|_| Sides::default());
