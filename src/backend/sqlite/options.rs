@@ -108,7 +108,7 @@ impl SqliteOptions {
     /// than 16. After a failure it opens a new one; each [`stats`](crate::IdempotencyStore#method.stats) and
     /// [`stuck`](crate::IdempotencyStore#method.stuck) opens one of its own. Busy handler, commit and
     /// rollback hooks, journal mode, `synchronous`, `journal_size_limit` and, where it reads, `query_only` are
-    /// the store's to set.
+    /// the store's to set; `wal_autocheckpoint` is 4,000 pages unless the function sets another number.
     #[must_use]
     pub fn with_connection_setup(
         mut self,
