@@ -22,6 +22,7 @@ mod forked_looks;
 mod forks;
 mod full;
 mod full_inside;
+mod lean;
 mod leftovers;
 mod library;
 mod locks;

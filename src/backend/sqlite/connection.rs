@@ -131,4 +131,19 @@ mod tests {
             assert_eq!(set("PRAGMA main.fullfsync"), i64::from(durability == Durability::Full));
         }
     }
+
+    #[test]
+    fn the_log_is_written_back_at_the_stores_number_of_pages_or_the_applications_own() {
+        let own = SqliteOptions::new()
+            .with_connection_setup(|connection| connection.pragma_update(None, "wal_autocheckpoint", 7));
+        for (options, pages) in [(SqliteOptions::new(), LOG_PAGES), (own, 7)] {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let place = Place::new(&folder.path().join("store.db"), options).expect("a place");
+            let connection = connect(&place, None).expect("a connection");
+            prepare_to_write(&connection, &place.options).expect("a file of our own");
+            let set: i64 =
+                connection.query_row("PRAGMA wal_autocheckpoint", [], |row| row.get(0)).expect("a setting");
+            assert_eq!(set, pages);
+        }
+    }
 }
