@@ -48,6 +48,8 @@ fn a_read_that_fails_is_an_error_of_its_kind_and_nothing_is_done() {
             ("sweep", &|| bench.store.sweep(10).map(drop)),
         ];
         for (name, call) in calls {
+            // A look that failed has lost its connection, and the next one opens another.
+            assert_eq!(bench.store.lookup(&s, &k).expect("the disk works"), None, "{name}, {code}");
             bench.forget_pages();
             bench.disk.fail(Fault::of(&[Operation::Read], File::Main).with_code(code).lasting());
             let error = call().expect_err("no page can be read");
@@ -61,6 +63,60 @@ fn a_read_that_fails_is_an_error_of_its_kind_and_nothing_is_done() {
         }
         bench.store.complete(&ticket, Reply::Marker).expect("the disk works again");
     }
+}
+
+#[test]
+fn a_look_that_failed_has_its_connection_opened_anew_once() {
+    let bench = Bench::new(Setting::PLAIN);
+    let (s, print) = (scope(SCOPE), asks_for("x"));
+    let running = bench.store.try_claim(&s, &key("a"), &print).expect("a sound disk");
+    assert!(matches!(running, idempotency::ClaimOutcome::Claimed(_)));
+    let looks: [Call<'_>; 2] = [
+        ("lookup", &|| bench.store.lookup(&s, &key("a")).map(drop)),
+        ("claim", &|| bench.store.try_claim(&s, &key("a"), &print).map(drop)),
+    ];
+    for (name, look) in looks {
+        bench.forget_pages();
+        bench.disk.fail(Fault::of(&[Operation::Read], File::Main).lasting());
+        let error = look().expect_err("no page can be read");
+        assert!(matches!(error, Error::Unavailable(_)), "{name}: {error:?}");
+        let failed = bench.disk.heal();
+        assert_eq!(failed.count(Operation::Open, File::Main), 0, "{name}: {failed:?}");
+        bench.disk.fail(Fault::none());
+        for _ in 0..3 {
+            look().expect("the disk works again");
+        }
+        let healed = bench.disk.heal();
+        assert_eq!(healed.count(Operation::Open, File::Main), 1, "{name}: {healed:?}");
+        assert_eq!(
+            healed.count(Operation::Write, File::Wal),
+            0,
+            "{name}: the writer was not asked, {healed:?}"
+        );
+    }
+}
+
+/// A checkpoint is for whoever takes over.
+#[test]
+fn a_claim_that_hears_of_one_that_runs_reads_no_page_of_its_checkpoint() {
+    const PAGES: usize = 15;
+    let bench = Bench::new(Setting::PLAIN);
+    let (s, print) = (scope(SCOPE), asks_for("x"));
+    let mut owner = bench.store.try_claim(&s, &key("a"), &print).map(|answer| match answer {
+        idempotency::ClaimOutcome::Claimed(claim) => claim,
+        other => panic!("wanted Claimed, got {other:?}"),
+    });
+    owner.as_mut().expect("a sound disk").save_checkpoint(vec![1; PAGES * 4_096]).expect("held");
+    let reads = |look: &dyn Fn()| {
+        bench.forget_pages();
+        bench.disk.fail(Fault::none());
+        look();
+        bench.disk.heal().count(Operation::Read, File::Main)
+    };
+    let of_a_look_up = reads(&|| drop(bench.store.lookup(&s, &key("a")).expect("a sound disk")));
+    let of_a_claim = reads(&|| drop(bench.store.try_claim(&s, &key("a"), &print).expect("a sound disk")));
+    assert!(of_a_look_up > PAGES, "{of_a_look_up}: it has the checkpoint");
+    assert!(of_a_claim + PAGES <= of_a_look_up, "{of_a_claim} of {of_a_look_up}");
 }
 
 /// The first failure of the operation, what SQLite meets when it gives the connection up, and the first

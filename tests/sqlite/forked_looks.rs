@@ -1,4 +1,4 @@
-//! Case 55, where it is a clock that forks, in the middle of a look at all records.
+//! Case 55, where it is a clock that forks, in the middle of a look at one record or at all.
 
 use crate::alone::alone;
 use crate::common::{Answer, START, asks_for, key, scope};
@@ -63,18 +63,27 @@ fn a_look_that_forks_is_answered_in_the_parent_and_refused_in_the_child_which_cl
             let store = open(folder.path().join("store.db"), options).expect("a fresh store");
             let claim = store.try_claim(&scope("a"), &key("k"), &asks_for("x")).expect("a store").claimed();
 
-            clock.at_the_next.store(true, Ordering::SeqCst);
-            let looked = store.stats();
-            let process = clock.process.load(Ordering::SeqCst);
-            if process == 0 {
-                let is_refused = matches!(looked, Err(Error::Forked));
-                let is_left_alone = handles() == clock.handles.load(Ordering::SeqCst);
-                let number = if is_refused && is_left_alone { AS_IT_SHOULD_BE } else { TOUCHED_A_HANDLE };
-                // SAFETY: as in `Fork::start`.
-                unsafe { _exit(number.into()) }
+            let (s, k) = (scope("a"), key("k"));
+            let looks: [&dyn Fn() -> Result<bool, Error>; 3] =
+                [&|| Ok(store.stats()?.in_progress == 1), &|| Ok(store.lookup(&s, &k)?.is_some()), &|| {
+                    Ok(store.try_claim(&s, &k, &asks_for("x"))?.name() == "in progress")
+                }];
+            for look in looks {
+                clock.at_the_next.store(true, Ordering::SeqCst);
+                let looked = look();
+                let process = clock.process.load(Ordering::SeqCst);
+                if process == 0 {
+                    let is_refused =
+                        matches!(looked, Err(Error::Forked)) && matches!(look(), Err(Error::Forked));
+                    let is_left_alone = handles() == clock.handles.load(Ordering::SeqCst);
+                    let number = if is_refused && is_left_alone { AS_IT_SHOULD_BE } else { TOUCHED_A_HANDLE };
+                    // SAFETY: as in `Fork::start`.
+                    unsafe { _exit(number.into()) }
+                }
+                assert_eq!(Fork(process).wait(), AS_IT_SHOULD_BE);
+                assert!(looked.expect("the parent's answer"));
+                assert!(look().expect("the parent goes on"));
             }
-            assert_eq!(Fork(process).wait(), AS_IT_SHOULD_BE);
-            assert_eq!(looked.expect("the parent's answer").in_progress, 1);
             claim.release().expect("the parent's claim stands");
         },
     );

@@ -8,9 +8,10 @@ use crate::record::{FencingToken, Record, State};
 use crate::reply::{Reply, StoredResponse};
 use crate::time::{Period, Timestamp};
 use bytes::{Buf, BufMut, Bytes};
-use rusqlite::types::FromSql;
+use rusqlite::types::{FromSql, FromSqlError, ValueRef};
 use rusqlite::{Row, Statement, params};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 
 const IN_PROGRESS: &str = "in_progress";
 const COMPLETED: &str = "completed";
@@ -25,16 +26,30 @@ struct Columns<'row> {
     next: usize,
 }
 
-impl Columns<'_> {
+impl<'row> Columns<'row> {
     fn next<T: FromSql>(&mut self) -> Result<T, BackendError> {
         let column = self.next;
         self.next = column.saturating_add(1);
         self.row.get(column).map_err(failure::nothing_done)
     }
 
-    fn next_bytes(&mut self) -> Result<Option<Bytes>, BackendError> {
-        Ok(self.next::<Option<Vec<u8>>>()?.map(Bytes::from))
+    fn next_ref(&mut self) -> Result<ValueRef<'row>, BackendError> {
+        let column = self.next;
+        self.next = column.saturating_add(1);
+        self.row.get_ref(column).map_err(failure::nothing_done)
     }
+
+    fn next_text(&mut self) -> Result<Option<&'row str>, BackendError> {
+        self.next_ref()?.as_str_or_null().map_err(of_another_type)
+    }
+
+    fn next_bytes(&mut self) -> Result<Option<&'row [u8]>, BackendError> {
+        self.next_ref()?.as_blob_or_null().map_err(of_another_type)
+    }
+}
+
+fn of_another_type(error: FromSqlError) -> BackendError {
+    BackendError::corrupt("a stored value is not what its column holds").with_source(error)
 }
 
 /// Whether the checkpoint's columns are looked at.
@@ -60,8 +75,8 @@ pub(super) fn read(
     if expires_at.is_over(now) {
         return Ok(None);
     }
-    let state =
-        state(&columns.next::<String>()?).ok_or(BackendError::corrupt("a record's state is unknown"))?;
+    let state = columns.next_text()?.and_then(state);
+    let state = state.ok_or(BackendError::corrupt("a record's state is unknown"))?;
     let token =
         FencingToken::new(columns.next()?).ok_or(BackendError::corrupt("a record's token is below 1"))?;
     let attempt = columns.next()?;
@@ -71,13 +86,13 @@ pub(super) fn read(
     let lease_until = Timestamp::from_millis(columns.next()?);
     let completed_at = columns.next::<Option<i64>>()?.map(Timestamp::from_millis);
     let fingerprint = Fingerprint::from_stored(columns.next()?, columns.next()?);
-    let kind: Option<String> = columns.next()?;
+    let kind = columns.next_text()?;
     let status: Option<u16> = columns.next()?;
     let reply_checksum: Option<Checksum> = columns.next()?;
     let stored = StoredReply {
         status,
-        reference: columns.next()?,
-        headers: columns.next_bytes()?,
+        reference: columns.next_text()?,
+        headers: columns.next_bytes()?.map(Cow::Borrowed),
         body: columns.next_bytes()?,
     };
     let checkpoint = match checkpoint {
@@ -86,8 +101,8 @@ pub(super) fn read(
     };
     let reply = match kind {
         None => None,
-        Some(kind) if reply_checksum == Some(stored.sum(id, &fingerprint, &kind)) => {
-            Some(stored.into_reply(&kind).ok_or(BackendError::corrupt("a reply is malformed"))?)
+        Some(kind) if reply_checksum == Some(stored.sum(id, &fingerprint, kind)) => {
+            Some(stored.reply(kind).ok_or(BackendError::corrupt("a reply is malformed"))?)
         }
         Some(_) => return Err(BackendError::corrupt("a reply does not match its checksum")),
     };
@@ -123,8 +138,8 @@ pub(super) fn state(name: &str) -> Option<State> {
 fn read_checkpoint(columns: &mut Columns<'_>, id: &RecordId) -> Result<Option<Bytes>, BackendError> {
     let checksum: Option<Checksum> = columns.next()?;
     let checkpoint = columns.next_bytes()?;
-    if checkpoint.as_deref().map(|bytes| checkpoint_sum(id, bytes)) == checksum {
-        Ok(checkpoint)
+    if checkpoint.map(|bytes| checkpoint_sum(id, bytes)) == checksum {
+        Ok(checkpoint.map(Bytes::copy_from_slice))
     } else {
         Err(BackendError::corrupt("a checkpoint does not match its checksum"))
     }
@@ -160,7 +175,7 @@ pub(super) fn update(
         record.checkpoint.as_deref().map(|bytes| checkpoint_sum(id, bytes)),
         stored.reference,
         stored.headers.as_deref(),
-        stored.body.as_deref(),
+        stored.body,
         record.checkpoint.as_deref(),
     ])
 }
@@ -172,43 +187,43 @@ fn period(millis: i64) -> Result<Period, BackendError> {
 
 /// The columns of a reply.
 #[derive(Default)]
-struct StoredReply {
+struct StoredReply<'r> {
     status: Option<u16>,
-    reference: Option<String>,
-    headers: Option<Bytes>,
-    body: Option<Bytes>,
+    reference: Option<&'r str>,
+    headers: Option<Cow<'r, [u8]>>,
+    body: Option<&'r [u8]>,
 }
 
-impl StoredReply {
-    fn of(reply: &Reply) -> (&'static str, Self) {
+impl<'r> StoredReply<'r> {
+    fn of(reply: &'r Reply) -> (&'static str, Self) {
         match reply {
             Reply::Response(response) => {
                 let stored = Self {
                     status: Some(response.status()),
                     reference: None,
-                    headers: Some(encode_headers(response)),
-                    body: Some(response.body().clone()),
+                    headers: Some(Cow::Owned(encode_headers(response))),
+                    body: Some(response.body()),
                 };
                 (RESPONSE, stored)
             }
             Reply::Reference(reference) => {
-                (REFERENCE, Self { reference: Some(reference.clone()), ..Self::default() })
+                (REFERENCE, Self { reference: Some(reference), ..Self::default() })
             }
             Reply::Marker => (MARKER, Self::default()),
         }
     }
 
-    fn into_reply(self, kind: &str) -> Option<Reply> {
+    fn reply(self, kind: &str) -> Option<Reply> {
         match (kind, self) {
             (
                 RESPONSE,
                 Self { status: Some(status), reference: None, headers: Some(headers), body: Some(body) },
             ) => {
-                let response = decode_headers(headers, StoredResponse::new(status))?;
+                let response = decode_headers(&headers, StoredResponse::new(status))?;
                 Some(Reply::Response(response.with_body(body)))
             }
             (REFERENCE, Self { status: None, reference: Some(reference), headers: None, body: None }) => {
-                Some(Reply::Reference(reference))
+                Some(Reply::Reference(reference.to_owned()))
             }
             (MARKER, Self { status: None, reference: None, headers: None, body: None }) => {
                 Some(Reply::Marker)
@@ -228,9 +243,9 @@ impl StoredReply {
             Some(fingerprint.digest()),
             Some(kind.as_bytes()),
             self.status.map(u16::to_be_bytes).as_ref().map(<[u8; 2]>::as_slice),
-            self.reference.as_ref().map(String::as_bytes),
+            self.reference.map(str::as_bytes),
             self.headers.as_deref(),
-            self.body.as_deref(),
+            self.body,
         ])
     }
 }
@@ -264,7 +279,7 @@ fn checksum(parts: &[Option<&[u8]>]) -> Checksum {
 
 /// Headers as one value: for each, the length of the name (u32, big-endian), the name, and the same for the
 /// value.
-fn encode_headers(response: &StoredResponse) -> Bytes {
+fn encode_headers(response: &StoredResponse) -> Vec<u8> {
     let mut encoded = Vec::new();
     for (name, value) in response.headers() {
         for part in [name.as_bytes(), value] {
@@ -272,21 +287,24 @@ fn encode_headers(response: &StoredResponse) -> Bytes {
             encoded.put_slice(part);
         }
     }
-    Bytes::from(encoded)
+    encoded
 }
 
 /// `response` with the headers that were encoded; none if that is not what `encode_headers` writes.
-fn decode_headers(mut encoded: Bytes, mut response: StoredResponse) -> Option<StoredResponse> {
-    let part = |encoded: &mut Bytes| {
-        let len = usize::try_from(encoded.try_get_u32().ok()?).ok()?;
-        (len <= encoded.len()).then(|| encoded.split_to(len))
-    };
+fn decode_headers(mut encoded: &[u8], mut response: StoredResponse) -> Option<StoredResponse> {
     while !encoded.is_empty() {
-        let name = part(&mut encoded)?;
-        let value = part(&mut encoded)?;
-        response = response.with_header(std::str::from_utf8(&name).ok()?, value);
+        let name = split_part(&mut encoded)?;
+        let value = split_part(&mut encoded)?;
+        response = response.with_header(std::str::from_utf8(name).ok()?, value);
     }
     Some(response)
+}
+
+fn split_part<'e>(encoded: &mut &'e [u8]) -> Option<&'e [u8]> {
+    let len = usize::try_from(encoded.try_get_u32().ok()?).ok()?;
+    let (part, rest) = encoded.split_at_checked(len)?;
+    *encoded = rest;
+    Some(part)
 }
 
 #[cfg(test)]
@@ -300,11 +318,11 @@ mod tests {
             .with_header("set-cookie", vec![0, 255, 10])
             .with_header("", "");
         let encoded = encode_headers(&response);
-        assert_eq!(decode_headers(encoded.clone(), StoredResponse::new(200)), Some(response));
+        assert_eq!(decode_headers(&encoded, StoredResponse::new(200)), Some(response));
         // Every strict prefix either ends between two headers or is refused.
         let between = [0, 21, 42];
         for len in 0..encoded.len() {
-            let cut = decode_headers(encoded.slice(..len), StoredResponse::new(200));
+            let cut = decode_headers(&encoded[..len], StoredResponse::new(200));
             assert_eq!(cut.is_some(), between.contains(&len), "{len}");
         }
     }
