@@ -1,10 +1,17 @@
 //! The backend in memory: for tests, and for work of a single process.
 
+mod entry;
+mod expiries;
+mod options;
 mod shard;
+mod slab;
 mod tokens;
 mod usage;
 
-use self::shard::{Entry, Shard};
+pub use self::options::MemoryOptions;
+
+use self::entry::Entry;
+use self::shard::{First, Shard};
 use self::tokens::TokenCounter;
 use self::usage::Usage;
 use crate::backend::{Backend, StoreId, Swept};
@@ -14,118 +21,17 @@ use crate::key::RecordId;
 use crate::outcome::Outcome;
 use crate::record::{FencingToken, Record};
 use crate::sync::{AtomicUsize, Mutex, Ordering};
-use crate::time::{Clock, MonotonicClock, Timestamp, read_clock};
+use crate::time::{Clock, Timestamp, read_clock};
 use crate::transition::{self, Command, Transition, Write};
 use crossbeam_utils::CachePadded;
 use siphasher::sip::SipHasher13;
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
-/// How many records one sweep removes before it lets others into the shard.
+/// How many records a sweep looks at before it lets others into the shard.
 const SWEEP_BATCH: usize = 256;
 const MAX_SHARDS: usize = 1 << 12;
-const SHARDS_PER_CORE: usize = 8;
-
-/// How a [`MemoryBackend`] is made.
-///
-/// ```
-/// use idempotency::{IdempotencyStore, ManualClock, MemoryBackend, MemoryOptions, Timestamp};
-///
-/// let clock = ManualClock::new(Timestamp::from_millis(0));
-/// let options = MemoryOptions::new().with_clock(clock.clone()).with_max_records(10_000);
-/// let store = IdempotencyStore::new(MemoryBackend::new(options));
-/// ```
-#[derive(Clone)]
-pub struct MemoryOptions {
-    clock: Arc<dyn Clock>,
-    max_records: usize,
-    max_bytes: usize,
-    shards: usize,
-    hash_seed: (u64, u64),
-    first_token: Option<FencingToken>,
-}
-
-impl MemoryOptions {
-    /// A [`MonotonicClock`], at most 10 million records and 4 GiB, and as many shards as suit the machine.
-    #[must_use]
-    pub fn new() -> Self {
-        let seed = RandomState::new();
-        Self {
-            clock: Arc::new(MonotonicClock::new()),
-            max_records: 10_000_000,
-            max_bytes: usize::try_from(1_u64 << 32).unwrap_or(usize::MAX),
-            shards: available_parallelism().map_or(1, usize::from).saturating_mul(SHARDS_PER_CORE),
-            hash_seed: (seed.hash_one(0), seed.hash_one(1)),
-            first_token: None,
-        }
-    }
-
-    /// Where the time comes from. It is read under a shard's lock.
-    #[must_use]
-    pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.clock = Arc::new(clock);
-        self
-    }
-
-    /// The most records the store holds. A full one first sweeps what has expired, then refuses claims that
-    /// need a new record with [`Error::Full`](crate::Error::Full); what exists can always be taken over and
-    /// completed.
-    #[must_use]
-    pub fn with_max_records(mut self, max: usize) -> Self {
-        self.max_records = max;
-        self
-    }
-
-    /// The most bytes the store holds before it refuses as [`with_max_records`](Self::with_max_records) does.
-    /// Replies and checkpoints of existing records are taken beyond it. A part of a large buffer counts as
-    /// the part, though it keeps the whole; see [`IntoBytes`](crate::IntoBytes).
-    #[must_use]
-    pub fn with_max_bytes(mut self, max: usize) -> Self {
-        self.max_bytes = max;
-        self
-    }
-
-    /// How many parts with a lock each the store has; rounded up to a power of two, at most 4,096.
-    #[must_use]
-    pub fn with_shards(mut self, shards: usize) -> Self {
-        self.shards = shards;
-        self
-    }
-
-    /// The key of the hash, random otherwise. For tests that must run the same way twice; a known one lets
-    /// clients choose colliding keys.
-    #[must_use]
-    pub fn with_hash_seed(mut self, first: u64, second: u64) -> Self {
-        self.hash_seed = (first, second);
-        self
-    }
-
-    /// Gives the store a token counter of its own that starts with `first`, for tests. Without it all memory
-    /// stores of the process share one that starts at the wall clock.
-    #[must_use]
-    pub fn with_first_token(mut self, first: FencingToken) -> Self {
-        self.first_token = Some(first);
-        self
-    }
-}
-
-impl Default for MemoryOptions {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl fmt::Debug for MemoryOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryOptions")
-            .field("max_records", &self.max_records)
-            .field("max_bytes", &self.max_bytes)
-            .field("shards", &self.shards)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Records in the memory of this process, in shards with a lock each.
 ///
@@ -163,7 +69,7 @@ impl MemoryBackend {
         hasher.finish()
     }
 
-    /// The shard for a hash: by bits that the table inside uses neither for the slot nor for the tag.
+    /// The shard for a hash: by bits that the table inside does not use.
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
         self.shard_at(usize::try_from(hash >> 32).unwrap_or(0))
     }
@@ -186,33 +92,35 @@ impl MemoryBackend {
         let outcome = {
             let mut shard = self.shard(hash).lock();
             let now = read_clock(&*self.clock)?;
-            let record = shard.get(hash, id);
-            check(record)?;
-            let token = if transition::grants(record, command, now) {
-                self.draw_token()?
-            } else {
-                FencingToken::FIRST
-            };
-            let old_bytes = record.map(|record| Entry::footprint(id, record));
-            let Transition { write, outcome } = transition::apply(record, command, now, token);
-            match write {
-                Write::Keep => {}
-                Write::Put(record) => {
-                    check(Some(&record))?;
-                    let new_bytes = Entry::footprint(id, &record);
-                    match old_bytes {
-                        Some(old_bytes) => self.usage.replace_record(old_bytes, new_bytes),
-                        None if self.usage.admit_record(new_bytes) => {}
-                        None => return Ok(None),
-                    }
-                    displaced = shard.put(hash, id, record);
+            let slot = shard.find(hash, id);
+            let Transition { write, outcome } = match slot.and_then(|slot| shard.get_mut(slot)) {
+                Some(entry) => entry.show(|_, record| self.decide(Some(record), command, now)),
+                None => self.decide(None, command, now),
+            }?;
+            match (write, slot) {
+                (Write::Put(record), Some(slot)) => {
+                    let replaced = shard.replace(slot, record);
+                    displaced = replaced.map(|replaced| {
+                        self.usage.replace_record(replaced.old_bytes, replaced.new_bytes);
+                        replaced.displaced
+                    });
                 }
-                Write::Delete => {
-                    removed = shard.remove(hash, id);
+                (Write::Put(record), None) => {
+                    let entry = Entry::new(id.clone(), record);
+                    if !self.usage.admit_record(Shard::footprint(&entry)) {
+                        return Ok(None);
+                    }
+                    shard
+                        .insert(hash, entry)
+                        .ok_or_else(|| BackendError::bug("a shard has no more slots"))?;
+                }
+                (Write::Delete, Some(slot)) => {
+                    removed = shard.remove(hash, slot);
                     if let Some(entry) = &removed {
-                        self.usage.remove_record(entry.own_footprint());
+                        self.usage.remove_record(Shard::footprint(entry));
                     }
                 }
+                (Write::Keep, _) | (Write::Delete, None) => {}
             }
             outcome
         };
@@ -220,30 +128,59 @@ impl MemoryBackend {
         Ok(Some(outcome))
     }
 
+    /// What `command` does to `record`, with a token drawn if that is a grant.
+    fn decide(
+        &self,
+        record: Option<&Record>,
+        command: &Command,
+        now: Timestamp,
+    ) -> Result<Transition, BackendError> {
+        check(record)?;
+        let grants = transition::grants(record, command, now);
+        let token = if grants { self.draw_token()? } else { FencingToken::FIRST };
+        let transition = transition::apply(record, command, now, token);
+        if let Write::Put(record) = &transition.write {
+            check(Some(record))?;
+        }
+        Ok(transition)
+    }
+
     /// Shows every record to `look`, shard by shard, with the time at which its shard stood still.
-    fn survey(&self, mut look: impl FnMut(&RecordId, &Record, Timestamp)) -> Result<(), BackendError> {
+    fn survey(&self, mut look: impl FnMut(&mut Entry, Timestamp)) -> Result<(), BackendError> {
         self.shards.iter().try_for_each(|shard| {
-            let shard = shard.lock();
+            let mut shard = shard.lock();
             let now = read_clock(&*self.clock)?;
-            shard.records().for_each(|(id, record)| look(id, record, now));
+            shard.iter_mut().for_each(|entry| look(entry, now));
             Ok(())
         })
     }
 
-    /// Removes at most `limit` expired records of one shard; says whether there are more in it.
-    fn sweep_shard(&self, shard: &Mutex<Shard>, limit: usize) -> Result<Swept, BackendError> {
+    /// Removes at most `limit` expired records of one shard. Says what is first then, if it has looked as far as
+    /// that.
+    fn sweep_shard(&self, shard: &Mutex<Shard>, limit: usize) -> Result<(usize, First), BackendError> {
         let mut expired = Vec::new();
-        let more = {
+        let first = {
             let mut shard = shard.lock();
             let now = read_clock(&*self.clock)?;
-            while expired.len() < limit {
-                let Some(entry) = shard.pop_expired(now, |id| self.hash(id)) else { break };
-                self.usage.remove_record(entry.own_footprint());
-                expired.push(entry);
+            let mut looks = 0..SWEEP_BATCH;
+            loop {
+                if looks.next().is_none() {
+                    break First::PutOff;
+                }
+                match shard.look_at_first(now) {
+                    First::PutOff => {}
+                    First::Expired if expired.len() < limit => {
+                        let entry = shard.remove_first(|id| self.hash(id));
+                        let entry =
+                            entry.ok_or_else(|| BackendError::bug("an expired record can't be found"))?;
+                        self.usage.remove_record(Shard::footprint(&entry));
+                        expired.push(entry);
+                    }
+                    first => break first,
+                }
             }
-            shard.has_expired(now)
         };
-        Ok(Swept { removed: expired.len(), more })
+        Ok((expired.len(), first))
     }
 }
 
@@ -273,11 +210,15 @@ impl Backend for MemoryBackend {
 
     fn read(&self, id: &RecordId) -> Result<Option<(Record, Timestamp)>, BackendError> {
         let hash = self.hash(id);
-        let shard = self.shard(hash).lock();
-        let record = shard.get(hash, id);
-        check(record)?;
+        let mut shard = self.shard(hash).lock();
+        let record = shard
+            .find(hash, id)
+            .and_then(|slot| shard.get_mut(slot))
+            .map(|entry| entry.show(|_, record| record.clone()));
+        check(record.as_ref())?;
         let now = read_clock(&*self.clock)?;
-        Ok(record.filter(|record| !record.is_expired(now)).map(|record| (record.clone(), now)))
+        drop(shard);
+        Ok(record.filter(|record| !record.is_expired(now)).map(|record| (record, now)))
     }
 
     fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
@@ -287,13 +228,12 @@ impl Backend for MemoryBackend {
         for index in 0..self.shards.len() {
             let shard = self.shard_at(first.wrapping_add(index));
             loop {
-                let left = limit.saturating_sub(removed);
-                let swept = self.sweep_shard(shard, left.min(SWEEP_BATCH))?;
-                removed = removed.saturating_add(swept.removed);
-                match swept.more {
-                    true if left == swept.removed => return Ok(Swept { removed, more: true }),
-                    true => {}
-                    false => break,
+                let (swept, first) = self.sweep_shard(shard, limit.saturating_sub(removed))?;
+                removed = removed.saturating_add(swept);
+                match first {
+                    First::None => break,
+                    First::PutOff => {}
+                    First::Expired => return Ok(Swept { removed, more: true }),
                 }
             }
         }
@@ -302,16 +242,16 @@ impl Backend for MemoryBackend {
 
     fn stats(&self) -> Result<Stats, BackendError> {
         let mut stats = Stats::default();
-        self.survey(|id, record, now| {
-            let bytes = u64::try_from(Entry::content_len(id, record)).unwrap_or(u64::MAX);
-            stats.count(record, now, bytes);
+        self.survey(|entry, now| {
+            let bytes = u64::try_from(entry.content_len()).unwrap_or(u64::MAX);
+            entry.show(|_, record| stats.count(record, now, bytes));
         })?;
         Ok(stats)
     }
 
     fn stuck(&self, limit: usize) -> Result<Vec<Stuck>, BackendError> {
         let mut list = StuckList::new(limit);
-        self.survey(|id, record, now| list.offer(id, record, now))?;
+        self.survey(|entry, now| entry.show(|id, record| list.offer(id, record, now)))?;
         Ok(list.into_vec())
     }
 

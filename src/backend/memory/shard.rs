@@ -1,118 +1,177 @@
-//! One shard of the memory backend: a hash table of records, and an index by expiry so that sweeping costs
-//! what it removes.
+//! One shard of the memory backend: records, found by id, and by expiry so that sweeping costs what it removes.
 
+use crate::backend::memory::entry::Entry;
+use crate::backend::memory::expiries::Expiries;
+use crate::backend::memory::slab::Slab;
 use crate::key::RecordId;
 use crate::record::Record;
 use crate::time::Timestamp;
 use hashbrown::HashTable;
-use hashbrown::hash_table;
-use std::collections::BTreeSet;
+use std::mem;
 
-/// Below this many slots a table is not worth shrinking.
-const SMALL_TABLE: usize = 64;
+/// Up to so many slots nothing is worth shrinking.
+const SMALL: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    table: HashTable<Entry>,
-    by_expiry: BTreeSet<(Timestamp, RecordId)>,
+    by_id: HashTable<Place>,
+    by_expiry: Expiries,
+    entries: Slab,
 }
 
-/// A record in its slot. Also what comes out again, to be dropped once the lock is released: a reply's bytes
-/// may have a destructor of the caller's own.
+/// Where the entry is whose id has this hash.
 #[derive(Debug)]
-pub(super) struct Entry {
-    hash: u64,
-    id: RecordId,
-    record: Record,
+struct Place {
+    /// The lower half. It stands here so that growing looks at no entry.
+    hash: u32,
+    slot: u32,
 }
 
-impl Entry {
-    /// An estimate of the memory that a record takes, indexes included.
-    pub(super) fn footprint(id: &RecordId, record: &Record) -> usize {
-        let fixed = size_of::<Self>().saturating_add(size_of::<(Timestamp, RecordId)>());
-        fixed.saturating_add(Self::content_len(id, record))
+impl Place {
+    /// The half twice: the table takes the place from the lowest bits and the tag from the highest.
+    fn table_hash(&self) -> u64 {
+        let half = u64::from(self.hash);
+        (half << 32) | half
     }
+}
 
-    /// How many bytes of the caller's a record holds.
-    pub(super) fn content_len(id: &RecordId, record: &Record) -> usize {
-        let reply = record.reply.as_ref().map_or(0, |reply| {
-            reply.payload_len().saturating_add(reply.response().map_or(0, |response| response.headers_len()))
-        });
-        [
-            id.scope.as_str().len(),
-            id.key.as_str().len(),
-            record.checkpoint.as_ref().map_or(0, |c| c.len()),
-            reply,
-        ]
-        .into_iter()
-        .fold(0, usize::saturating_add)
-    }
+/// The lower half of a hash: the upper one says which shard it is.
+fn half(hash: u64) -> u32 {
+    u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0)
+}
 
-    pub(super) fn own_footprint(&self) -> usize {
-        Self::footprint(&self.id, &self.record)
-    }
+/// What a record was replaced by, in bytes, and the record that it displaced.
+pub(super) struct Replaced {
+    /// To be dropped once the lock is released.
+    pub(super) displaced: Record,
+    pub(super) old_bytes: usize,
+    pub(super) new_bytes: usize,
+}
+
+/// What a look at the record that may have expired first came to.
+pub(super) enum First {
+    /// None has expired.
+    None,
+    /// It has expired.
+    Expired,
+    /// It has not expired, or is gone, and will not be looked at again before it is time.
+    PutOff,
 }
 
 impl Shard {
-    pub(super) fn get(&self, hash: u64, id: &RecordId) -> Option<&Record> {
-        self.table.find(hash, |entry| entry.id == *id).map(|entry| &entry.record)
+    /// An estimate of the memory that `entry` takes, indexes included.
+    pub(super) fn footprint(entry: &Entry) -> usize {
+        // Indexes have room to grow.
+        let indexes = size_of::<Place>().saturating_add(size_of::<(Timestamp, u32)>()).saturating_mul(2);
+        entry.footprint().saturating_add(indexes)
     }
 
-    /// Stores `record` and gives back what it displaced.
-    pub(super) fn put(&mut self, hash: u64, id: &RecordId, record: Record) -> Option<Record> {
-        match self.table.entry(hash, |entry| entry.id == *id, |entry| entry.hash) {
-            hash_table::Entry::Occupied(mut slot) => {
-                let entry = slot.get_mut();
-                if entry.record.expires_at != record.expires_at {
-                    let indexed = self.by_expiry.take(&(entry.record.expires_at, entry.id.clone()));
-                    let id = indexed.map_or_else(|| entry.id.clone(), |(_, id)| id);
-                    self.by_expiry.insert((record.expires_at, id));
-                }
-                Some(std::mem::replace(&mut entry.record, record))
-            }
-            hash_table::Entry::Vacant(slot) => {
-                self.by_expiry.insert((record.expires_at, id.clone()));
-                slot.insert(Entry { hash, id: id.clone(), record });
-                None
-            }
+    pub(super) fn find(&self, hash: u64, id: &RecordId) -> Option<u32> {
+        let sought = Place { hash: half(hash), slot: 0 };
+        let is_its = |place: &Place| {
+            place.hash == sought.hash && self.entries.get(place.slot).is_some_and(|entry| entry.id() == id)
+        };
+        self.by_id.find(sought.table_hash(), is_its).map(|place| place.slot)
+    }
+
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(slot)
+    }
+
+    /// Stores `entry`, whose id is not here yet; none if there is no slot left.
+    pub(super) fn insert(&mut self, hash: u64, entry: Entry) -> Option<()> {
+        let filed_at = entry.filed_at();
+        let slot = self.entries.insert(entry)?;
+        let place = Place { hash: half(hash), slot };
+        self.by_id.insert_unique(place.table_hash(), place, Place::table_hash);
+        self.file(filed_at, slot);
+        Some(())
+    }
+
+    /// Puts `record` in place of the one in `slot`.
+    pub(super) fn replace(&mut self, slot: u32, record: Record) -> Option<Replaced> {
+        let entry = self.entries.get_mut(slot)?;
+        let old_bytes = Self::footprint(entry);
+        let filed_at = entry.filed_at();
+        let displaced = entry.replace(record);
+        let new_bytes = Self::footprint(entry);
+        let to_file_at = entry.filed_at();
+        if to_file_at != filed_at {
+            self.file(to_file_at, slot);
         }
+        Some(Replaced { displaced, old_bytes, new_bytes })
     }
 
-    pub(super) fn remove(&mut self, hash: u64, id: &RecordId) -> Option<Entry> {
-        let entry = self.table.find_entry(hash, |entry| entry.id == *id).ok()?.remove().0;
-        self.by_expiry.remove(&(entry.record.expires_at, entry.id.clone()));
+    /// Removes the record that [`look_at_first`](Self::look_at_first) has found expired.
+    pub(super) fn remove_first(&mut self, hash_of: impl Fn(&RecordId) -> u64) -> Option<Entry> {
+        let (_, slot) = self.by_expiry.first()?;
+        let hash = hash_of(self.entries.get(slot)?.id());
+        self.by_expiry.drop_first();
+        self.remove(hash, slot)
+    }
+
+    pub(super) fn remove(&mut self, hash: u64, slot: u32) -> Option<Entry> {
+        let found =
+            self.by_id.find_entry(Place { hash: half(hash), slot }.table_hash(), |place| place.slot == slot);
+        found.ok()?.remove();
+        let entry = self.entries.remove(slot);
         self.shrink();
-        Some(entry)
+        entry
     }
 
-    /// Every record, in no order.
-    pub(super) fn records(&self) -> impl Iterator<Item = (&RecordId, &Record)> {
-        self.table.iter().map(|entry| (&entry.id, &entry.record))
+    /// Every entry, in no order.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries.iter_mut()
     }
 
-    pub(super) fn has_expired(&self, now: Timestamp) -> bool {
-        self.by_expiry.first().is_some_and(|(expires_at, _)| expires_at.is_over(now))
+    /// Looks at the record that may have expired first.
+    pub(super) fn look_at_first(&mut self, now: Timestamp) -> First {
+        let Some((at, slot)) = self.by_expiry.first().filter(|(at, _)| at.is_over(now)) else {
+            return First::None;
+        };
+        match self.entries.get_mut(slot).filter(|entry| entry.filed_at() == at) {
+            Some(entry) if entry.is_expired(now) => return First::Expired,
+            Some(entry) => {
+                entry.note_filed_at_expiry();
+                self.by_expiry.file_first_anew(entry.expires_at());
+            }
+            None => self.by_expiry.drop_first(),
+        }
+        First::PutOff
     }
 
-    /// Removes the record that expired first, if one has.
-    pub(super) fn pop_expired(&mut self, now: Timestamp, hash: impl Fn(&RecordId) -> u64) -> Option<Entry> {
-        while self.has_expired(now) {
-            let (_, id) = self.by_expiry.pop_first()?;
-            if let Ok(found) = self.table.find_entry(hash(&id), |entry| entry.id == id) {
-                let entry = found.remove().0;
-                self.shrink();
-                return Some(entry);
+    fn file(&mut self, at: Timestamp, slot: u32) {
+        self.by_expiry.file(at, slot);
+        // What is gone stays filed until it is looked at, but never more of it than there are records.
+        if self.by_expiry.len() > self.len().saturating_mul(2).saturating_add(SMALL) {
+            self.file_all_anew();
+        }
+    }
+
+    fn file_all_anew(&mut self) {
+        let filed = self.entries.iter().map(|(slot, entry)| (entry.filed_at(), slot));
+        self.by_expiry.rebuild(self.len(), filed);
+    }
+
+    fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Gives memory back once three quarters of the slots are empty: so what that costs is paid by the removals
+    /// before it.
+    fn shrink(&mut self) {
+        let slots = usize::try_from(self.entries.slots()).unwrap_or(usize::MAX);
+        if slots <= SMALL || self.len() >= slots >> 2 {
+            return;
+        }
+        let mut scattered = mem::take(&mut self.entries);
+        for place in &mut self.by_id {
+            let entry = scattered.remove(place.slot);
+            if let Some(slot) = entry.and_then(|entry| self.entries.insert(entry)) {
+                place.slot = slot;
             }
         }
-        None
-    }
-
-    /// Gives memory back once three quarters of the table are empty; to half full, so that it pays for
-    /// itself.
-    fn shrink(&mut self) {
-        let (len, capacity) = (self.table.len(), self.table.capacity());
-        if capacity > SMALL_TABLE && len < capacity.div_euclid(4) {
-            self.table.shrink_to(len.saturating_mul(2), |entry| entry.hash);
-        }
+        self.by_id.shrink_to(self.len().saturating_mul(2), Place::table_hash);
+        self.file_all_anew();
     }
 }
