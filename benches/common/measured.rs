@@ -175,13 +175,23 @@ pub struct Results {
     command: String,
     plan: Plan,
     rows: Vec<(Row, String)>,
+    /// What is said aloud, and what is written down.
+    missing: Vec<(String, Value)>,
     series: Vec<(Series, String)>,
 }
 
 impl Results {
     pub fn new(bench: &'static str, bench_command: &'static str, plan: Plan) -> Self {
         let command = bench_command.to_owned();
-        Self { bench, bench_command, command, plan, rows: Vec::new(), series: Vec::new() }
+        Self {
+            bench,
+            bench_command,
+            command,
+            plan,
+            rows: Vec::new(),
+            missing: Vec::new(),
+            series: Vec::new(),
+        }
     }
 
     /// What is added from here on is of the measurement `name`.
@@ -194,6 +204,18 @@ impl Results {
         self.rows.push((row, self.command.clone()));
     }
 
+    /// Says aloud that there is no row `id`, and why.
+    pub fn not_measured(&mut self, id: &'static str, what: &str, bound: Bound, why: &str) {
+        let text = format!("{id:<14} NOT MEASURED: {why}  {what}");
+        println!("{text}");
+        let (better, must, goal) = bound.parts();
+        let row = json!({
+            "id": id, "what": what, "unit": "×", "not_measured": why, "better": better, "must": must,
+            "goal": goal, "command": self.command,
+        });
+        self.missing.push((text, row));
+    }
+
     pub fn chart(&mut self, series: Series) {
         println!("{}", series.to_text());
         self.series.push((series, self.command.clone()));
@@ -204,11 +226,13 @@ impl Results {
     pub fn finish(self) {
         println!("\n{}, in {} interleaved repeats (seed {}):", self.bench, self.plan.repeats, self.plan.seed);
         self.rows.iter().for_each(|(row, _)| println!("{}", row.to_text()));
+        self.missing.iter().for_each(|(text, _)| println!("{text}"));
         self.series.iter().for_each(|(series, _)| println!("{}", series.to_text()));
         let folder = folder(self.plan.quick);
         fs::create_dir_all(&folder).expect("a folder for the results");
         let file = folder.join(self.bench).with_extension("json");
-        let rows = self.rows.iter().map(|(row, command)| row.to_json(command));
+        let missing = self.missing.iter().map(|(_, row)| row.clone());
+        let rows = self.rows.iter().map(|(row, command)| row.to_json(command)).chain(missing);
         let series = self.series.iter().map(|(series, command)| series.to_json(command));
         let all = json!({
             "bench": self.bench,
