@@ -15,6 +15,7 @@ format:
     cargo fmt --check
     cargo fmt --check --manifest-path fuzz/Cargo.toml
     cargo fmt --check --manifest-path examples/payments-http/Cargo.toml
+    cargo fmt --check --manifest-path benches/peers/Cargo.toml
 
 # Clippy on all targets with all features; a warning fails.
 clippy:
@@ -171,7 +172,6 @@ bench-test:
     cargo test --locked --bench ratios -- --quick
     cargo test --locked --bench scale -- --quick
     cargo test --locked --bench footprint -- --quick
-    cargo test --locked --bench report -- --quick
 
 # Nothing else should run meanwhile. The argument may be `--repeats N`. What came out lies in the target folder, in `measured`.
 #
@@ -180,11 +180,35 @@ measure *arguments:
     cargo bench --locked --bench ratios -- {{ arguments }}
     cargo bench --locked --bench scale -- {{ arguments }}
     cargo bench --locked --bench footprint -- {{ arguments }}
-    cargo bench --locked --bench report
+    {{ just_executable() }} peers-memory {{ arguments }}
+    {{ just_executable() }} peers-durable {{ arguments }}
+    {{ just_executable() }} report
 
-# Prints the tables of what was measured last, and draws the charts, into a folder if one is named.
-report *folder:
-    cargo bench --locked --bench report -- {{ folder }}
+# A package of its own, with a build folder of its own. `idempotent` names a newer Rust than it needs.
+peers := "--locked --ignore-rust-version --manifest-path benches/peers/Cargo.toml --target-dir target/peers"
+# All results lie in one place, where the report finds them.
+measured := env("CARGO_TARGET_DIR", justfile_directory() / "target") / "measured"
+
+# Needs no server: one that is not installed is named, and not measured.
+#
+# Lints the comparison with other crates and servers, and runs it and its report in small, to see that they work.
+peers:
+    cargo clippy {{ peers }} --all-targets -- -D warnings
+    cargo test {{ peers }} --bin report
+    cargo test {{ peers }} --bench memory --bench durable -- --quick
+    cargo run {{ peers }} --bin report -- target/peers/measured/quick target/peers/report
+
+# Compares claim, completion and replay in memory with the crates that do the same.
+peers-memory *arguments:
+    IDEMPOTENCY_MEASURED="{{ measured }}" cargo bench {{ peers }} --bench memory -- {{ arguments }}
+
+# Compares durable claims with PostgreSQL and Redis, which it starts and stops, where they are installed.
+peers-durable *arguments:
+    IDEMPOTENCY_MEASURED="{{ measured }}" cargo bench {{ peers }} --bench durable -- {{ arguments }}
+
+# Writes docs/measured.md and its charts from what the benches left.
+report:
+    cargo run {{ peers }} --bin report -- "{{ measured }}" docs
 
 # The example: a small payment service on SQLite; arguments go to it.
 example *arguments:
@@ -222,7 +246,7 @@ ci:
     #!/usr/bin/env bash
     set -euo pipefail
     passed=0
-    for step in format clippy cargo-test async-test facade-test loom planted doc deny tree default-tree features system-sqlite fuzz-build bench-test payments-http kill-loop fresh-clone; do
+    for step in format clippy cargo-test async-test facade-test loom planted doc deny tree default-tree features system-sqlite fuzz-build bench-test peers payments-http kill-loop fresh-clone; do
         echo "=== $step"
         start=$SECONDS
         {{ just_executable() }} "$step"
