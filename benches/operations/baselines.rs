@@ -12,7 +12,6 @@ use criterion::Criterion;
 use idempotency::IdempotencyKey;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// More connections than this starve one another for longer than a bench takes.
@@ -42,7 +41,7 @@ pub fn measure_all(criterion: &mut Criterion, seed: u64) {
         ),
     ];
     measure(criterion, "raw_upsert", &runs);
-    println!("claims that were tried again, the file being busy: {}", raw::BUSY.load(Ordering::Relaxed));
+    raw::say_how_often_busy();
     let bare: [(&str, &[usize], Run<'_>); 1] =
         [("claim", &THREADS, Box::new(|threads, count| claim_in_a_map(seed, threads, count)))];
     measure(criterion, "dashmap", &bare);

@@ -47,7 +47,7 @@ pub fn against_a_shared_connection_at_a_million(plan: Plan, results: &mut Result
     let folder = Folder::new();
     let path = &folder.database();
     drop(durable(path));
-    Raw::open(path).fill(&request, plan.size(1_000_000, 1_000), &LIVING);
+    Raw::fill(path, &request, plan.size(1_000_000, 1_000), &LIVING);
     let undone = |rate: f64| {
         Raw::open(path).remove(&request, &keys);
         rate

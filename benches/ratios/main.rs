@@ -24,4 +24,5 @@ fn main() {
             ("threads", threads::claims_by_threads),
         ],
     );
+    common::raw::say_how_often_busy();
 }

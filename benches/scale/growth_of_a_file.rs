@@ -17,7 +17,7 @@ pub fn on_sqlite(plan: Plan, results: &mut Results) {
     let files = sizes.map(|size| {
         let folder = Folder::new();
         drop(durable(&folder.database()));
-        Raw::open(&folder.database()).fill(&request, size, &LIVING);
+        Raw::fill(&folder.database(), &request, size, &LIVING);
         folder
     });
     let bytes = files.each_ref().map(|file| fs::metadata(file.database()).expect("a file").len());

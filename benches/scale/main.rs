@@ -28,4 +28,5 @@ fn main() {
             ("P12-processes", fairness::of_processes),
         ],
     );
+    common::raw::say_how_often_busy();
 }

@@ -25,8 +25,9 @@ pub fn beside_claims(plan: Plan, results: &mut Results) {
     let mut period = Duration::from_millis(u64::try_from(plan.size(2_000, 50)).expect("a time"));
     for repeat in 0..plan.repeats {
         let folder = Folder::new();
+        drop(durable(&folder.database()));
+        Raw::fill(&folder.database(), &request, records, &EXPIRED);
         let store = durable(&folder.database());
-        Raw::open(&folder.database()).fill(&request, records, &EXPIRED);
         let sweep = || {
             let swept = store.sweep_all().expect("a working store");
             assert_eq!((swept.removed, swept.more), (records, false));
