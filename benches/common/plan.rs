@@ -39,8 +39,8 @@ pub fn run(bench: &'static str, command: &'static str, measurements: &[Measureme
     let (mut names, mut repeats, mut quick) = (Vec::new(), None, false);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            // Cargo's own.
-            "--bench" => {}
+            // Cargo's own, and what stands before the names where a recipe runs it.
+            "--bench" | "--" => {}
             "--quick" => quick = true,
             "--repeats" => {
                 let count = arguments.next().and_then(|count| count.parse().ok()).filter(|count| *count > 0);
