@@ -3,13 +3,15 @@
 //! Whoever comes while nobody leads, leads: it takes what is queued along with its own commands, has all of
 //! them executed at once, and hands out the answers. Meanwhile others queue up for the next leader, the first of
 //! them. So what is costly once a batch (an fsync) is shared by those who come together, and a caller that is
-//! alone pays for no hand-off. There is no thread of the queue's own. (The shape of LevelDB's write queue.)
+//! alone pays for no hand-off. There is no thread of the queue's own. (The shape of `LevelDB`'s write queue.)
 //!
 //! It knows nothing of what is executed, so that loom can check it alone.
 
 #[cfg(all(test, idempotency_loom))]
+#[expect(clippy::panic, reason = "a test that panics has failed")]
 mod models;
 #[cfg(all(test, not(idempotency_loom)))]
+#[expect(clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 mod tests;
 
 use crate::sync::{Condvar, Mutex, MutexGuard};

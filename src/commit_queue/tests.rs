@@ -85,12 +85,11 @@ impl Bench {
 
     /// Waits until as many callers are queued behind the leader.
     fn await_queued(&self, callers: usize) {
-        let mut looks = 0;
-        while self.queue.line.lock().waiting.len() < callers {
-            looks += 1;
-            assert!(looks < 60_000, "nobody came");
+        let is_queued = |_| {
             thread::sleep(Duration::from_millis(1));
-        }
+            self.queue.line.lock().waiting.len() >= callers
+        };
+        assert!((0..60_000).any(is_queued), "nobody came");
     }
 
     fn commit(&self, succeeds: bool) {
@@ -274,7 +273,7 @@ fn a_full_queue_refuses_who_comes_and_executes_nothing_of_it() {
         let (leader, followers) = queue_up(&bench, scope, &commands);
         assert_eq!(bench.queue.submit(vec![9]), Err(QueueFull));
         assert!(bench.queue.turn().is_err_and(|full| full == QueueFull));
-        [(); 3].map(|()| bench.commit(true));
+        (0..3).for_each(|_| bench.commit(true));
         assert_eq!(answers(leader), done(&[0]));
         followers.into_iter().for_each(|follower| assert!(answers(follower).is_ok()));
         bench.commit(true);
