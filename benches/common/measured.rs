@@ -228,7 +228,7 @@ impl Results {
         self.rows.iter().for_each(|(row, _)| println!("{}", row.to_text()));
         self.missing.iter().for_each(|(text, _)| println!("{text}"));
         self.series.iter().for_each(|(series, _)| println!("{}", series.to_text()));
-        let folder = folder(self.plan.quick);
+        let folder = folder(self.plan.counts());
         fs::create_dir_all(&folder).expect("a folder for the results");
         let file = folder.join(self.bench).with_extension("json");
         let missing = self.missing.iter().map(|(_, row)| row.clone());
@@ -244,13 +244,13 @@ impl Results {
     }
 }
 
-/// Where the results lie; apart, those of quick runs.
-pub fn folder(quick: bool) -> PathBuf {
+/// Where the results lie; apart, those of quick runs and of too few repeats.
+pub fn folder(counts: bool) -> PathBuf {
     let measured = match env::var_os(FOLDER_VARIABLE) {
         Some(folder) => folder.into(),
         None => Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("measured"),
     };
-    if quick { measured.join("quick") } else { measured }
+    if counts { measured } else { measured.join("quick") }
 }
 
 /// What `file` has in `list`, with what is `new` in place of what has the same id.

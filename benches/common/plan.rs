@@ -4,7 +4,7 @@ use crate::common::keys::{self, Keys};
 use crate::common::measured::Results;
 use std::env;
 
-/// So many that a run which the machine disturbed does not count.
+/// So many, at the least, that a repeat which the machine disturbed does not decide.
 const REPEATS: usize = 5;
 
 /// How much is measured, and how often.
@@ -22,6 +22,11 @@ impl Plan {
         if self.quick { quick } else { full }
     }
 
+    /// Whether what comes out may be shown: else it lies apart.
+    pub const fn counts(self) -> bool {
+        !self.quick && self.repeats >= REPEATS
+    }
+
     pub fn keys(self) -> Keys {
         Keys::new(self.seed)
     }
@@ -33,10 +38,10 @@ pub type Measurement = (&'static str, fn(Plan, &mut Results));
 /// Runs those of `measurements` that the command line names, or all of them, and writes down what came out.
 ///
 /// `command` is what runs this bench, as a reader would type it. Arguments: names of measurements,
-/// `--repeats N`, and `--quick`.
+/// `--repeats N`, and `--quick`. Without cargo's `--bench` it is a test of the bench, and quick.
 pub fn run(bench: &'static str, command: &'static str, measurements: &[Measurement]) {
     let mut arguments = env::args().skip(1);
-    let (mut names, mut repeats, mut quick) = (Vec::new(), None, false);
+    let (mut names, mut repeats, mut quick) = (Vec::new(), None, !env::args().any(|it| it == "--bench"));
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             // Cargo's own, and what stands before the names where a recipe runs it.

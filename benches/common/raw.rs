@@ -72,6 +72,10 @@ pub fn say_how_often_busy() {
     println!("raw statements that were tried again, the file being busy: {}", BUSY.load(Ordering::Relaxed));
 }
 
+/// At how many pages of the log the store writes it back: with SQLite's own 1,000 this side would pay for four
+/// times as many.
+const WRITE_BACK_PAGES: i64 = 4_000;
+
 /// A connection of the program's own.
 pub struct Raw(Connection);
 
@@ -91,6 +95,7 @@ impl Raw {
             retried(|| connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)));
         assert_eq!(mode, "wal");
         connection.pragma_update(None, "synchronous", "FULL").expect("a setting");
+        connection.pragma_update(None, "wal_autocheckpoint", WRITE_BACK_PAGES).expect("a setting");
         drop(retried(|| connection.prepare_cached(UPSERT)));
         Self(connection)
     }

@@ -44,7 +44,7 @@ fn measure_subject<S: Subject, C: Clock + Copy + 'static>(
         ("replay", &THREADS, Box::new(|threads, count| operations.replay(threads, count))),
         ("in_progress", &THREADS, Box::new(|threads, count| operations.in_progress(threads, count))),
         ("contended_key", &THREADS, Box::new(|threads, count| operations.contended_key(threads, count))),
-        ("sweep", &[1, 8], Box::new(|threads, count| operations.sweep(threads, count))),
+        ("sweep", &THREADS, Box::new(|threads, count| operations.sweep(threads, count))),
     ];
     measure(criterion, name, &runs);
 }

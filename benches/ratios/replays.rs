@@ -53,20 +53,22 @@ pub fn beside_writers(plan: Plan, results: &mut Results) {
         let (folder, request, keys) = completed(plan);
         let store = durable(&folder.database());
         let measure = |writers| replays_beside(writers, period, &store, &request, &keys, plan.seed);
-        let (idle, (loaded, commits)) = if repeat.is_multiple_of(2) {
+        let (idle, (loaded, _)) = if repeat.is_multiple_of(2) {
             let (idle, _) = measure(0);
             (idle, measure(WRITERS))
         } else {
             let loaded = measure(WRITERS);
             (measure(0).0, loaded)
         };
+        // Who claims alone waits for one commit, and for no other before it.
+        let (_, commits) = measure(1);
         medians.push(loaded.quantile(0.5), idle.quantile(0.5));
         tails.push(loaded.quantile(0.99), commits.quantile(0.5));
     }
     let what = "a replay's median time while 8 threads claim durably, against nobody else";
     let bound = Bound::AtMost { must: 1.5, goal: None };
     results.add(Row::of_sides("P5", what, &medians, "µs", Some(bound)));
-    let what = "its 99th percentile meanwhile, against the median of those claims";
+    let what = "its 99th percentile meanwhile, against the median commit of a thread that claims alone";
     let bound = Bound::AtMost { must: 1.0, goal: None };
     results.add(Row::of_sides("P5-p99", what, &tails, "µs", Some(bound)));
 }

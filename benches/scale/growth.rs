@@ -32,7 +32,9 @@ pub fn in_memory(plan: Plan, results: &mut Results) {
             );
         }
     }
-    report(results, "P8-memory", "a claim in memory, against an entry of a bare DashMap", &sizes, &costs);
+    let (title, what) =
+        ("Cost of a claim in memory", "a claim in memory, against an entry of a bare DashMap");
+    report(results, "P8-memory", title, what, &sizes, &costs);
 }
 
 /// Nanoseconds for one claim while the records double up to `size`: so that each size has its share of the
@@ -56,7 +58,14 @@ fn cost<T>(
 }
 
 /// The growth of the cost from the first to the last of `sizes`, and a chart of both sides' `costs`.
-pub fn report(results: &mut Results, id: &'static str, what: &str, sizes: &[usize], costs: &[Sides]) {
+pub fn report(
+    results: &mut Results,
+    id: &'static str,
+    title: &'static str,
+    what: &str,
+    sizes: &[usize],
+    costs: &[Sides],
+) {
     let (first, last) = (&costs[0], &costs[costs.len() - 1]);
     let bound = Bound::AtMost { must: 1.3, goal: Some(1.0) };
     let what =
@@ -67,7 +76,7 @@ pub fn report(results: &mut Results, id: &'static str, what: &str, sizes: &[usiz
     };
     results.chart(Series {
         id: format!("{id}-cost-by-records"),
-        title: "Cost of a claim",
+        title,
         x: "records",
         y: "ns",
         lines: vec![

@@ -45,7 +45,8 @@ pub fn on_sqlite(plan: Plan, results: &mut Results) {
             );
         }
     }
-    report(results, "P8-sqlite", "a durable claim, against the raw upsert", &sizes, &costs);
+    let what = "a durable claim, against the raw upsert";
+    report(results, "P8-sqlite", "Cost of a durable claim", what, &sizes, &costs);
     let points = sizes.iter().zip(bytes).map(|(size, bytes)| {
         let (size, bytes) = (count(*size), count(usize::try_from(bytes).expect("a size")));
         (size, bytes / size)

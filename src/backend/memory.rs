@@ -107,12 +107,14 @@ impl MemoryBackend {
                 }
                 (Write::Put(record), None) => {
                     let entry = Entry::new(id.clone(), record);
-                    if !self.usage.admit_record(Shard::footprint(&entry)) {
+                    let bytes = Shard::footprint(&entry);
+                    if !self.usage.admit_record(bytes) {
                         return Ok(None);
                     }
-                    shard
-                        .insert(hash, entry)
-                        .ok_or_else(|| BackendError::bug("a shard has no more slots"))?;
+                    if shard.insert(hash, entry).is_none() {
+                        self.usage.remove_record(bytes);
+                        return Err(BackendError::bug("a shard has no more slots"));
+                    }
                 }
                 (Write::Delete, Some(slot)) => {
                     removed = shard.remove(hash, slot);

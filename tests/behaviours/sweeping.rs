@@ -202,6 +202,35 @@ impl Clock for Counted {
     }
 }
 
+/// In memory, what comes and goes has the index by expiry built anew now and then.
+#[test]
+fn what_lives_is_swept_in_its_time_however_much_comes_and_goes_beside_it() {
+    const LIVE: usize = 200;
+    on_every_backend(|fixture| {
+        let (name, store) = (fixture.name, fixture.store_with(secs(10), secs(10)));
+        for number in 0..LIVE {
+            fixture.at(100);
+            let claim = claim(&store, &format!("live-{number}"));
+            // Half of them are completed after the clock was set back, and so expire earlier than they seemed to.
+            if number.is_multiple_of(2) {
+                fixture.at(50);
+                claim.complete(first()).expect("held");
+            }
+        }
+        fixture.at(50);
+        (0..1_000).for_each(|_| claim(&store, "comes and goes").release().expect("held"));
+        let sweep = || store.sweep_all().expect("a sweep").removed;
+        fixture.at(59);
+        assert_eq!(sweep(), 0, "{name}");
+        fixture.at(60);
+        assert_eq!(sweep(), LIVE / 2, "{name}: the completed ones");
+        fixture.at(119);
+        assert_eq!(sweep(), 0, "{name}");
+        fixture.at(120);
+        assert_eq!(sweep(), LIVE / 2, "{name}: the others");
+    });
+}
+
 /// Case 45, for time: one look at the clock a shard, however many records are live. `memory_footprint` counts
 /// the allocations.
 #[test]

@@ -65,7 +65,7 @@ fn claims(plan: Plan, results: &mut Results) {
     let peers = peers.iter().filter_map(|(.., peer)| peer.as_ref().ok());
     results.chart(Series {
         id: "durable-claims-by-callers".into(),
-        title: "Durable claims",
+        title: "Durable claims, and those of servers",
         x: "callers at once",
         y: "claims/s",
         lines: ours.iter().chain(peers).map(Contender::line).collect(),

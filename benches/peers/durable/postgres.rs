@@ -8,6 +8,7 @@ use idempotency::{Clock, IdempotencyKey, Policy, SystemClock};
 use postgres::types::ToSql;
 use postgres::{Client, Config, NoTls, Statement};
 use rustix::process::Signal;
+use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -50,8 +51,11 @@ impl Postgres {
     /// must be on.
     pub fn start() -> Result<Self, Missing> {
         let packages = fs::read_dir(PACKAGES).into_iter().flatten().flatten();
-        let mut folders: Vec<PathBuf> = packages.map(|version| version.path().join("bin")).collect();
-        folders.sort();
+        let mut versions: Vec<PathBuf> = packages.map(|version| version.path()).collect();
+        // 9.6 comes before 17.
+        let number = |version: &Path| -> Option<f64> { version.file_name()?.to_str()?.parse().ok() };
+        versions.sort_by(|one, other| number(one).partial_cmp(&number(other)).unwrap_or(Ordering::Equal));
+        let folders: Vec<PathBuf> = versions.iter().map(|version| version.join("bin")).collect();
         let (initdb, postgres) = (find("initdb", &folders)?, find("postgres", &folders)?);
         let place = Place::of_unprivileged_user(&["postgres", "nobody"])?;
         let cluster = place.data().join("cluster");

@@ -32,7 +32,9 @@ impl Redis {
             .map_err(|error| format!("{}: {error}", socket.display()))?;
         let mut command = place.command(&program)?;
         command
-            .args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--dir"])
+            .args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always"])
+            // A rewriting of the file in the background would fall into a repeat.
+            .args(["--auto-aof-rewrite-percentage", "0", "--dir"])
             .arg(place.data())
             .arg("--unixsocket")
             .arg(&socket);

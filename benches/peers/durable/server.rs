@@ -1,4 +1,5 @@
-//! A server for one run: started for it on data of its own, stopped and its data deleted whatever happens.
+//! A server for one run: started for it on data of its own, stopped and its data deleted at its end, by a panic
+//! too. A signal that kills the bench leaves both.
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::fs::{self, File};

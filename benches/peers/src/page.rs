@@ -113,7 +113,7 @@ fn chart(series: &Series) -> String {
             .collect();
         writeln!(text, "| {} |{cells}", escaped(&line.name)).expect("a string takes all");
     }
-    text + &format!("\nMedians of one run: `{}`.\n", series.command)
+    text + &format!("\nFrom one run: `{}`.\n", series.command)
 }
 
 /// A cell of a table can't hold a bar, nor HTML's brackets.

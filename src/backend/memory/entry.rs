@@ -87,7 +87,8 @@ impl Entry {
         &self.id
     }
 
-    /// Shows the record, without a copy of what is shared.
+    /// Shows the record, without a copy of what is shared. `look` must not panic: checkpoint and reply would not
+    /// come back.
     pub(super) fn show<T>(&mut self, look: impl FnOnce(&RecordId, &Record) -> T) -> T {
         let record = self.take();
         let seen = look(&self.id, &record);
@@ -114,8 +115,7 @@ impl Entry {
         displaced
     }
 
-    /// The record as it stands, with nothing of the rest left here. Should it stay so, for a panic, it is found
-    /// broken: the state stays.
+    /// The record as it stands, with its checkpoint and its reply taken out of here.
     fn take(&mut self) -> Record {
         let Fixed {
             fingerprint, state, token, created_at, lease, retention, lease_until, expires_at, ..

@@ -142,7 +142,7 @@ impl Shard {
 
     fn file(&mut self, at: Timestamp, slot: u32) {
         self.by_expiry.file(at, slot);
-        // What is gone stays filed until it is looked at, but never more of it than there are records.
+        // What is gone stays filed until it is looked at, or until there is more of it than there are records.
         if self.by_expiry.len() > self.len().saturating_mul(2).saturating_add(SMALL) {
             self.file_all_anew();
         }

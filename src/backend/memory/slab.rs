@@ -69,7 +69,7 @@ impl Slab {
 
     /// All entries with their numbers, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
-        let numbered = (0..).zip(self.chunks.iter().flatten());
+        let numbered = (0..self.slots).zip(self.chunks.iter().flatten());
         numbered.filter_map(|(number, slot)| match slot {
             Slot::Used(entry) => Some((number, entry)),
             Slot::Free { .. } => None,

@@ -48,8 +48,11 @@ impl Usage {
 
     /// Accounts for a record that was replaced. Never refused: what exists may always be completed.
     pub(super) fn replace_record(&self, old_bytes: usize, new_bytes: usize) {
-        self.bytes.used.fetch_add(new_bytes, Ordering::Relaxed);
-        self.bytes.used.fetch_sub(old_bytes, Ordering::Relaxed);
+        // In one step: room that is given back at once must not look taken to a claim.
+        match new_bytes.checked_sub(old_bytes) {
+            Some(more) => self.bytes.used.fetch_add(more, Ordering::Relaxed),
+            None => self.bytes.used.fetch_sub(old_bytes.saturating_sub(new_bytes), Ordering::Relaxed),
+        };
     }
 
     /// Gives back the room of one record.
