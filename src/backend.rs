@@ -12,7 +12,8 @@
 //! 5. checks and stores what is to be written, and
 //! 6. answers only once that is stored.
 //!
-//! It may get there by another way (one SQL statement, say), if outcome and stored record are the same.
+//! It may get there by another way (one SQL statement, say), if outcome and stored record are the same. What writes
+//! nothing may be answered from a snapshot that is taken after the call began; the clock is read after the record then.
 //!
 //! **Tokens** are strictly increasing over the life of the storage, and never drawn twice: not after a
 //! release, a sweep, a forget, a takeover, a restart, or the restoring of an older copy. **Expired records**

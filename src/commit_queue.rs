@@ -26,6 +26,9 @@ pub(crate) trait Executor {
     type Command;
     type Answer;
 
+    /// What `command` adds to a batch.
+    fn weight(command: &Self::Command) -> usize;
+
     /// Executes the commands of a batch in order, and gives one answer for each. No caller is answered before it
     /// is back.
     fn execute(&mut self, batch: &[Self::Command]) -> Vec<Self::Answer>;
@@ -41,7 +44,7 @@ pub(crate) trait Executor {
 /// How much the queue takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Commands of one batch. A caller that comes with more has a batch of its own.
+    /// The weight of one batch. A caller that comes with more has a batch of its own.
     pub(crate) batch: usize,
     /// Callers that wait.
     pub(crate) waiting: usize,
@@ -68,6 +71,7 @@ struct Line<E: Executor> {
 struct Caller<E: Executor> {
     /// None if it wants the executor to itself.
     commands: Vec<E::Command>,
+    weight: usize,
     wants_turn: bool,
     waiter: Arc<Waiter<E>>,
 }
@@ -108,6 +112,9 @@ impl<E: Executor> CommitQueue<E> {
     /// # Errors
     /// [`QueueFull`]: nothing was executed.
     pub(crate) fn submit(&self, commands: Vec<E::Command>) -> Result<Vec<E::Answer>, QueueFull> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
         Ok(match self.enter(commands, false)? {
             Told::Answered(answers) => answers,
             Told::Leads(commands) => self.lead(commands),
@@ -135,7 +142,8 @@ impl<E: Executor> CommitQueue<E> {
                 return Err(QueueFull);
             }
             let waiter = Arc::new(Waiter { told: Mutex::new(None), changed: Condvar::new() });
-            line.waiting.push_back(Caller { commands, wants_turn, waiter: Arc::clone(&waiter) });
+            let weight = weight::<E>(&commands);
+            line.waiting.push_back(Caller { commands, weight, wants_turn, waiter: Arc::clone(&waiter) });
             waiter
         };
         Ok(waiter.wait())
@@ -149,6 +157,9 @@ impl<E: Executor> CommitQueue<E> {
         let executed = catch_unwind(AssertUnwindSafe(|| executor.execute(&commands)));
         let is_forked = executor.is_forked();
         drop(executor);
+        // Before their callers are told, who still have the originals: so it is never here that the last of what an
+        // application has given is dropped.
+        drop(commands);
         let (answers, panic) = match executed {
             Ok(answers) => (answers, None),
             Err(panic) => (Vec::new(), Some(panic)),
@@ -171,12 +182,13 @@ impl<E: Executor> CommitQueue<E> {
     /// The leader's `own` commands, and those of the callers that come next, up to the limit or to one that wants
     /// a turn.
     fn gather(&self, own: Vec<E::Command>) -> Batch<E> {
+        let mut total = weight::<E>(&own);
         let mut batch = Batch { own_len: own.len(), commands: own, followers: Vec::new() };
         let mut line = self.line.lock();
         while let Some(caller) = line.waiting.pop_front_if(|caller| {
-            let len = batch.commands.len().saturating_add(caller.commands.len());
-            !caller.wants_turn && len <= self.limits.batch
+            !caller.wants_turn && total.saturating_add(caller.weight) <= self.limits.batch
         }) {
+            total = total.saturating_add(caller.weight);
             batch.followers.push((caller.waiter, caller.commands.len()));
             batch.commands.extend(caller.commands);
         }
@@ -195,6 +207,10 @@ impl<E: Executor> CommitQueue<E> {
             next.waiter.tell(Told::Leads(next.commands));
         }
     }
+}
+
+fn weight<E: Executor>(commands: &[E::Command]) -> usize {
+    commands.iter().map(E::weight).fold(0, usize::saturating_add)
 }
 
 impl<E: Executor> Waiter<E> {

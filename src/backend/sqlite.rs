@@ -74,8 +74,8 @@ impl SqliteBackend {
     /// - [`Error::Forked`]: this process was forked from one that had a store open.
     /// - [`Error::OldLibrary`]: the linked SQLite can lose what it has acknowledged.
     /// - [`Error::InvalidOption`]: a database in memory (use
-    ///   [`in_memory`](crate::IdempotencyStore::in_memory)), an unusable prefix, a NUL in a name, or a file
-    ///   that can't be turned to write-ahead logging.
+    ///   [`in_memory`](crate::IdempotencyStore::in_memory)), an unusable prefix, a NUL in a name, a file
+    ///   that can't be turned to write-ahead logging, or a set-up that changes the locking mode.
     /// - [`Error::CannotOpen`], [`Error::ReadOnly`], [`Error::Full`], [`Error::Busy`],
     ///   [`Error::Unavailable`]: the file can't be opened, written, or had in time.
     /// - [`Error::Foreign`], [`Error::NewerSchema`], [`Error::Corrupt`]: what is there is not a store that
@@ -114,6 +114,18 @@ impl SqliteBackend {
         Ok(self.readers.known())
     }
 
+    /// What a claim is answered that can't be granted. None for all else, and where nothing may be executed.
+    fn answer_without_writing(
+        &self,
+        id: &RecordId,
+        command: &Command,
+    ) -> Result<Option<Outcome>, BackendError> {
+        match command {
+            Command::Claim { .. } if !self.place.options.read_only => self.readers()?.answer(id, command),
+            _ => Ok(None),
+        }
+    }
+
     /// The connections that read, and what they show stays as it is.
     fn readers(&self) -> Result<&Readers, BackendError> {
         self.known()?;
@@ -130,10 +142,7 @@ impl SqliteBackend {
 
 impl Backend for SqliteBackend {
     fn execute(&self, id: &RecordId, command: &Command) -> Result<Outcome, BackendError> {
-        if matches!(command, Command::Claim { .. })
-            && !self.place.options.read_only
-            && let Some(outcome) = self.readers()?.answer(id, command)?
-        {
+        if let Some(outcome) = self.answer_without_writing(id, command)? {
             return Ok(outcome);
         }
         let answers = self.submit(vec![(id.clone(), command.clone())])?;

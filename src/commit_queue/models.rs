@@ -27,6 +27,10 @@ impl Executor for Log {
     type Command = u32;
     type Answer = Option<u32>;
 
+    fn weight(_command: &u32) -> usize {
+        1
+    }
+
     fn execute(&mut self, batch: &[u32]) -> Vec<Option<u32>> {
         self.batches.push(batch.to_vec());
         if batch.contains(&PANIC) {

@@ -37,6 +37,10 @@ impl Executor for Gated {
     type Command = u32;
     type Answer = Answer;
 
+    fn weight(_command: &u32) -> usize {
+        1
+    }
+
     fn execute(&mut self, batch: &[u32]) -> Vec<Answer> {
         // Nobody may be listening.
         let _is_heard = self.begun.send(batch.to_vec());
@@ -288,6 +292,10 @@ fn commands_that_the_executor_forgets_to_answer_are_answered_as_unknown() {
     impl Executor for Forgetful {
         type Command = u32;
         type Answer = Answer;
+
+        fn weight(_command: &u32) -> usize {
+            1
+        }
 
         fn execute(&mut self, batch: &[u32]) -> Vec<Answer> {
             batch.first().copied().map(Answer::Done).into_iter().collect()

@@ -268,10 +268,10 @@ fn what_is_damaged_is_not_tried_again() {
     let folder = folder();
     let path = |name: &str| -> PathBuf { folder.path().join(name) };
 
-    // The first statement can't even be prepared then, so no run of it is there to count.
+    // The first statement that reads the file can't even be prepared then, so no run of it is there to count.
     let (trace, refused) = traced(&sound.with(0..PAGE, Damage::Ones), &path("no database"));
     assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
-    assert_eq!((trace.connections(), trace.take()), (1, vec![]));
+    assert_eq!((trace.connections(), trace.take()), (1, vec!["PRAGMA main.locking_mode".to_owned()]));
 
     let meta = sound.with(sound.root("idempotency_meta"), Damage::Ones);
     let (trace, refused) = traced(&meta, &path("no meta table"));

@@ -230,6 +230,8 @@ fn work_whose_commit_failed_is_not_recorded_and_leaves_no_row() {
                     Ok::<Reply, rusqlite::Error>(Reply::Marker)
                 })
             };
+            // A connection that is opened makes room again: that which reads is to be open before.
+            assert_eq!(f.store.lookup(&scope("a"), &key("k")).expect("a sound disk"), None, "{what}");
             f.leave(room);
             let answer = run();
             let Err(RunError::NotRecorded { reply, error }) = answer else { panic!("{what}: {answer:?}") };

@@ -17,6 +17,15 @@ fn give_the_connection_up(store: &SqliteStore) {
     };
 }
 
+/// Has the store close the connection that it reads with, as after a look that failed.
+fn give_the_reader_up(store: &SqliteStore, path: &Path) {
+    let shell = shell(path);
+    shell.execute_batch("ALTER TABLE idempotency_record RENAME TO hidden").expect("a table");
+    let error = store.lookup(&scope("a"), &key("k")).expect_err("there is no such table");
+    assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
+    shell.execute_batch("ALTER TABLE hidden RENAME TO idempotency_record").expect("a table");
+}
+
 #[test]
 fn a_store_opened_by_a_relative_path_is_found_again_from_another_working_directory() {
     alone("moved::a_store_opened_by_a_relative_path_is_found_again_from_another_working_directory", || {
@@ -38,7 +47,9 @@ fn a_store_whose_file_was_moved_away_is_not_made_anew_and_is_there_again_when_it
     let folder = folder();
     let (path, away) = (folder.path().join("store.db"), folder.path().join("away.db"));
     let store = open(&path, SqliteOptions::new()).expect("a fresh store");
+    // A file that is open must not be moved: its log stays behind.
     give_the_connection_up(&store);
+    give_the_reader_up(&store, &path);
     std::fs::rename(&path, &away).expect("a move");
     let ask = || store.try_claim(&scope("a"), &key("k"), &asks_for("x"));
     for _ in 0..2 {

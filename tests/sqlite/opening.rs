@@ -172,6 +172,22 @@ fn a_failing_set_up_of_a_connection_fails_the_opening_with_its_own_error() {
 }
 
 #[test]
+fn a_set_up_that_locks_the_file_for_itself_is_refused_before_a_store_is_made() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let exclusive = |connection: &rusqlite::Connection| {
+        connection.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))
+    };
+    let refused =
+        open(&path, SqliteOptions::new().with_connection_setup(exclusive)).expect_err("its readers");
+    assert!(matches!(refused, Error::InvalidOption { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("locking mode"), "{refused}");
+    let tables: i64 =
+        shell(&path).query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).expect("a file");
+    assert_eq!(tables, 0);
+}
+
+#[test]
 fn an_unknown_vfs_is_an_error_of_opening() {
     let folder = folder();
     let options = SqliteOptions::new().with_vfs("no such vfs");
@@ -213,8 +229,8 @@ fn what_is_no_store_of_this_version_is_refused_by_name_and_not_changed() {
         },
         Refused {
             name: "a newer schema",
-            prepare: |path| changed_store(path, "UPDATE idempotency_meta SET schema_version = 3"),
-            is_right: |error| matches!(error, Error::NewerSchema { found: 3, known: 2 }),
+            prepare: |path| changed_store(path, "UPDATE idempotency_meta SET schema_version = 2"),
+            is_right: |error| matches!(error, Error::NewerSchema { found: 2, known: 1 }),
         },
         Refused {
             name: "version 0",

@@ -107,6 +107,16 @@ impl Bench {
             ("completed", wait("done")),
             ("in progress", wait("running")),
         ];
+        for (name, print, expected) in [
+            ("done", &print, "Replayed"),
+            ("running", &print, "InProgress"),
+            ("done", &asks_for("y"), "FingerprintMismatch"),
+        ] {
+            let ran = self.store.atomically(&s, &key(name), print, |_| -> Result<Reply, ()> {
+                panic!("{name} is not to be run")
+            });
+            assert!(format!("{ran:?}").starts_with(&format!("Ok({expected}(")), "{name}: {ran:?}");
+        }
         for (expected, answer) in answers {
             assert_eq!(answer.expect(expected).name(), expected);
         }

@@ -8,6 +8,7 @@ use crate::commit_queue::Executor;
 use crate::error::BackendError;
 use crate::key::RecordId;
 use crate::outcome::Outcome;
+use crate::reply::StoredResponse;
 use crate::transition::Command;
 use rusqlite::ErrorCode;
 
@@ -33,6 +34,20 @@ struct Provisional {
 impl Executor for Writer {
     type Command = Asked;
     type Answer = Answer;
+
+    /// 1, and 1 for each page that its bytes may take.
+    fn weight((_, command): &Asked) -> usize {
+        const PAGE: usize = 4_096;
+        let bytes = match command {
+            Command::Complete { reply, .. } => {
+                let headers = reply.response().map_or(0, StoredResponse::headers_len);
+                reply.payload_len().saturating_add(headers)
+            }
+            Command::Checkpoint { bytes, .. } => bytes.len(),
+            _ => 0,
+        };
+        bytes.div_ceil(PAGE).saturating_add(1)
+    }
 
     fn execute(&mut self, batch: &[Asked]) -> Vec<Answer> {
         let ended = match self.execute_together(batch, Care::Watch) {
@@ -92,6 +107,10 @@ impl Writer {
                         written.push(evidence);
                         Provisional { answer: Ok(outcome), trace }
                     }
+                    // It can't be undone alone, and all of it will be.
+                    Err(error) if error.is_indefinite() => {
+                        return Err(BackendError::unavailable().with_source(error));
+                    }
                     Err(error) if transaction.is_autocommit() || !is_of_one_record(&error) => {
                         return Err(error);
                     }
@@ -116,9 +135,39 @@ fn is_of_one_record(error: &BackendError) -> bool {
     use std::error::Error as _;
     let source = error.source().and_then(|source| source.downcast_ref::<rusqlite::Error>());
     !error.is_transient()
-        && !error.is_indefinite()
         && source.is_none_or(|source| {
             matches!(source.sqlite_error_code(), Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig))
                 || !failure::is_of_the_file(source)
         })
+}
+
+#[cfg(test)]
+#[expect(clippy::expect_used, reason = "a test that panics has failed")]
+mod tests {
+    use super::*;
+    use crate::key::{IdempotencyKey, Scope};
+    use crate::record::FencingToken;
+    use crate::reply::Reply;
+    use crate::time::Period;
+
+    #[test]
+    fn a_command_weighs_by_the_bytes_that_it_brings() {
+        let id = RecordId::new(Scope::new("s").expect("valid"), IdempotencyKey::new("k").expect("valid"));
+        let complete = |reply: Reply| {
+            let command = Command::Complete {
+                token: FencingToken::FIRST,
+                reply,
+                retention: Period::from_millis(1).expect("valid"),
+            };
+            Writer::weight(&(id.clone(), command))
+        };
+        let body = |len: usize| StoredResponse::new(200).with_body(vec![b'x'; len]).into();
+        assert_eq!(Writer::weight(&(id.clone(), Command::Forget)), 1);
+        assert_eq!(complete(Reply::Marker), 1);
+        assert_eq!(complete(body(1)), 2);
+        assert_eq!(complete(body(4_096)), 2);
+        assert_eq!(complete(body(1024 * 1024)), 257);
+        let checkpoint = Command::Checkpoint { token: FencingToken::FIRST, bytes: vec![0; 4_097].into() };
+        assert_eq!(Writer::weight(&(id.clone(), checkpoint)), 3);
+    }
 }

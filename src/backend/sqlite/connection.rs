@@ -6,9 +6,10 @@ use crate::backend::sqlite::file::FileName;
 use crate::backend::sqlite::library;
 use crate::backend::sqlite::options::{Durability, SqliteOptions};
 use crate::backend::sqlite::place::{NOT_A_FILE, Place};
-use crate::backend::sqlite::sql::USE_WRITE_AHEAD_LOG;
+use crate::backend::sqlite::sql::{LOCKING_MODE, USE_WRITE_AHEAD_LOG};
 use crate::error::BackendError;
 use rusqlite::{Connection, OpenFlags};
+use std::mem;
 use std::path::PathBuf;
 
 /// Room for every statement of the store, and for some of the application's own.
@@ -58,6 +59,17 @@ pub(super) fn connect(place: &Place, known: Option<&FileName>) -> Result<Connect
             rusqlite::Error::SqliteFailure(..) => nothing_done(error),
             of_the_callers_own => BackendError::other(of_the_callers_own),
         })?;
+        if place.is_forked() {
+            // The set-up has forked, and this is the child: closing would drop the parent's locks.
+            mem::forget(connection);
+            return Err(BackendError::forked());
+        }
+        let locking_mode: String =
+            connection.query_row(LOCKING_MODE, [], |row| row.get(0)).map_err(nothing_done)?;
+        if locking_mode != "normal" {
+            // The store's other connections would wait for this one for ever.
+            return Err(BackendError::invalid_option("the file can't be shared in this locking mode"));
+        }
     }
     wait_for_locks(&mut connection, options)?;
     Ok(connection)
@@ -87,7 +99,7 @@ pub(super) fn wait_for_locks(
     connection.busy_handler(Some(move |earlier| naps.nap(earlier))).map_err(nothing_done)
 }
 
-/// Turns the file to write-ahead logging, and makes the connection as durable as `options` say.
+/// Turns the file to write-ahead logging, and prepares the connection to write to it.
 pub(super) fn prepare_to_write(connection: &Connection, options: &SqliteOptions) -> Result<(), BackendError> {
     // SQLite does not ask the busy handler here.
     let mode: String = busy::retried(options.busy_timeout, failure::is_of_a_lock, || {
@@ -97,6 +109,12 @@ pub(super) fn prepare_to_write(connection: &Connection, options: &SqliteOptions)
     if mode != "wal" {
         return Err(BackendError::invalid_option("the file can't be turned to write-ahead logging"));
     }
+    make_durable(connection, options)?;
+    connection.pragma_update(Some("main"), "journal_size_limit", LOG_SIZE_LIMIT).map_err(nothing_done)
+}
+
+/// Makes the connection as durable as `options` say, in what it writes back, too.
+pub(super) fn make_durable(connection: &Connection, options: &SqliteOptions) -> Result<(), BackendError> {
     let synchronous = match options.durability {
         Durability::Full => "FULL",
         Durability::Normal => "NORMAL",
@@ -107,8 +125,7 @@ pub(super) fn prepare_to_write(connection: &Connection, options: &SqliteOptions)
     set("synchronous", &synchronous)?;
     // On Apple's systems a plain fsync stops at the drive's cache (SQLite, "PRAGMA fullfsync"); elsewhere
     // this changes nothing.
-    set("fullfsync", &(options.durability == Durability::Full))?;
-    set("journal_size_limit", &LOG_SIZE_LIMIT)
+    set("fullfsync", &(options.durability == Durability::Full))
 }
 
 #[cfg(test)]

@@ -60,19 +60,17 @@ impl Evidence {
     /// It was done as a whole or not at all. Yet only a claim that stands can have come from nobody else: another
     /// may have deleted the same row, or the transaction itself have changed a record back. So what is found of
     /// one of the others decides of that one alone.
-    pub(super) fn judge(
-        traces: &[Self],
-        session: &Session<'_>,
-        last_token: i64,
-    ) -> Result<Vec<Verdict>, BackendError> {
-        let all = |verdict| Ok(vec![verdict; traces.len()]);
+    pub(super) fn judge(traces: &[Self], session: &Session<'_>, last_token: i64) -> Vec<Verdict> {
+        let all = |verdict| vec![verdict; traces.len()];
         // The counter moves with a claim, and never back.
         if traces.iter().any(|trace| trace.token().is_some_and(|token| token.get() > last_token)) {
             return all(Verdict::NotDone);
         }
-        let found = traces.iter().map(|trace| trace.verdict(session)).collect::<Result<Vec<_>, _>>()?;
-        let is_claim_standing =
-            |(trace, verdict): (&Self, &Verdict)| trace.token().is_some() && *verdict == Verdict::Stands;
+        // None where it can't be read: that decides of nothing else.
+        let found: Vec<_> = traces.iter().map(|trace| trace.verdict(session).ok()).collect();
+        let is_claim_standing = |(trace, verdict): (&Self, &Option<Verdict>)| {
+            trace.token().is_some() && *verdict == Some(Verdict::Stands)
+        };
         if traces.iter().zip(&found).any(is_claim_standing) {
             return all(Verdict::Stands);
         }
@@ -81,14 +79,16 @@ impl Evidence {
             let count: &mut usize = traces_of.entry(&trace.id).or_default();
             *count = count.saturating_add(1);
         }
-        let judged = traces.iter().zip(found).map(|(trace, verdict)| match traces_of.get(&trace.id) {
-            // It does not own its key: whatever became of it, nothing is granted.
-            _ if trace.is_claim() => Verdict::NotDone,
-            Some(1) => verdict,
-            // What is found there may be another's of this transaction.
-            _ => Verdict::Unclear,
-        });
-        Ok(judged.collect())
+        let judged =
+            traces.iter().zip(found).map(|(trace, verdict)| match (verdict, traces_of.get(&trace.id)) {
+                (None, _) => Verdict::Unclear,
+                // It does not own its key: whatever became of it, nothing is granted.
+                (Some(_), _) if trace.is_claim() => Verdict::NotDone,
+                (Some(verdict), Some(1)) => verdict,
+                // What is found there may be another's of this transaction.
+                _ => Verdict::Unclear,
+            });
+        judged.collect()
     }
 
     /// The token that was drawn for it.
@@ -132,5 +132,93 @@ impl Evidence {
                 Some(_) => Verdict::Unclear,
             },
         })
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::expect_used, reason = "a test that panics has failed")]
+mod tests {
+    use super::*;
+    use crate::backend::sqlite::schema;
+    use crate::backend::sqlite::sql::{Prefix, Statements};
+    use crate::fingerprint::Fingerprint;
+    use crate::key::{IdempotencyKey, Scope};
+    use crate::outcome::Outcome;
+    use crate::time::{Period, SystemClock};
+    use crate::transition::Command;
+    use rusqlite::Connection;
+
+    const WRITER: i64 = 7;
+
+    fn id(key: &str) -> RecordId {
+        RecordId::new(Scope::new("s").expect("valid"), IdempotencyKey::new(key).expect("valid"))
+    }
+
+    /// What is judged of the traces that `left` gives, told the token of a claim of "here" that stands, where the
+    /// counter stands at that token.
+    fn judged(left: impl Fn(FencingToken) -> Vec<Evidence>) -> Vec<Verdict> {
+        let connection = Connection::open_in_memory().expect("a database");
+        let statements = Statements::new(&Prefix::new("t_").expect("a prefix"));
+        schema::prepare(&connection, &statements).expect("a fresh store");
+        let session = Session::new(&connection, &statements, &SystemClock, WRITER);
+        let period = Period::from_millis(60_000).expect("valid");
+        let fingerprint = Fingerprint::from_bytes([1; 32]);
+        let claim = Command::Claim { fingerprint, lease: period, retention: period };
+        let now = session.now().expect("a time");
+        let granted = session.execute(&id("here"), &claim, now).expect("a store").outcome;
+        session.finish().expect("a counter");
+        let token = match granted {
+            Outcome::Claimed(grant) => grant.token,
+            _ => FencingToken::FIRST,
+        };
+        Evidence::judge(&left(token), &session, token.get())
+    }
+
+    fn beyond(token: FencingToken) -> FencingToken {
+        FencingToken::new(token.get().saturating_add(1)).expect("a token")
+    }
+
+    #[test]
+    fn a_token_that_the_counter_has_not_reached_undoes_all() {
+        let verdicts = judged(|token| {
+            vec![
+                Evidence::granted(&id("here"), token, WRITER),
+                Evidence::granted(&id("b"), beyond(token), WRITER),
+            ]
+        });
+        assert_eq!(verdicts, [Verdict::NotDone, Verdict::NotDone]);
+    }
+
+    #[test]
+    fn a_claim_that_stands_proves_all_that_came_with_it() {
+        let verdicts = judged(|token| {
+            let other = Evidence::deleted(&id("here"), Value::Integer(token.get()));
+            vec![
+                other,
+                Evidence::granted(&id("here"), token, WRITER),
+                Evidence::executed(&id("b"), token, WRITER),
+            ]
+        });
+        assert_eq!(verdicts, [Verdict::Stands; 3]);
+    }
+
+    #[test]
+    fn a_claim_that_does_not_stand_is_not_done_and_rows_that_came_with_one_may_be() {
+        assert_eq!(judged(|token| vec![Evidence::granted(&id("b"), token, WRITER)]), [Verdict::NotDone]);
+        assert_eq!(judged(|token| vec![Evidence::executed(&id("b"), token, WRITER)]), [Verdict::Unclear]);
+        let by_another = judged(|token| vec![Evidence::granted(&id("here"), token, WRITER + 1)]);
+        assert_eq!(by_another, [Verdict::NotDone]);
+    }
+
+    #[test]
+    fn others_are_judged_by_their_own_records_unless_two_have_written_to_one() {
+        let gone = |token: FencingToken| Evidence::deleted(&id("b"), Value::Integer(token.get()));
+        let stays = |token: FencingToken| Evidence::deleted(&id("here"), Value::Integer(token.get()));
+        assert_eq!(judged(|token| vec![gone(token), stays(token)]), [Verdict::Stands, Verdict::NotDone]);
+        assert_eq!(
+            judged(|token| vec![gone(token), stays(token), gone(token)]),
+            [Verdict::Unclear, Verdict::NotDone, Verdict::Unclear]
+        );
+        assert_eq!(judged(|_| Vec::new()), []);
     }
 }

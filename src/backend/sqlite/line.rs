@@ -7,7 +7,8 @@ use crate::commit_queue::{self, CommitQueue, Executor, Limits, QueueFull};
 use crate::error::BackendError;
 use std::ops::{Deref, DerefMut};
 
-/// A commit is shared by as many commands at the most, so that nobody waits long for the others of a batch.
+/// A commit is shared by as many commands at the most, or by some 4 MiB, so that nobody waits long for the others of
+/// a batch.
 const LIMITS: Limits = Limits { batch: 1_000, waiting: 10_000 };
 
 /// The writer, which threads have in the order in which they come; their commands share its commits.

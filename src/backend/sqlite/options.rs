@@ -71,7 +71,8 @@ impl SqliteOptions {
 
     /// How long a command waits for other connections that write to the file before it fails with
     /// [`Error::Busy`](crate::Error::Busy). The callers of one handle wait in line, each for at most this long
-    /// once it is its turn. Replays, look-ups, and claims that hear of one that runs wait for no writer.
+    /// once it is its turn. Replays, look-ups, and claims that hear of one that runs wait for no writer,
+    /// but in a batch, and after a commit whose end is not known yet.
     #[must_use]
     pub fn with_busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
@@ -107,8 +108,9 @@ impl SqliteOptions {
     /// writes, and a few that read: as many as are read from at once, at most one a core or 4, and never more
     /// than 16. After a failure it opens a new one; each [`stats`](crate::IdempotencyStore#method.stats) and
     /// [`stuck`](crate::IdempotencyStore#method.stuck) opens one of its own. Busy handler, commit and
-    /// rollback hooks, journal mode, `synchronous`, `journal_size_limit` and, where it reads, `query_only` are
-    /// the store's to set; `wal_autocheckpoint` is 4,000 pages unless the function sets another number.
+    /// rollback hooks, journal mode, locking mode, `synchronous`, `journal_size_limit` and, where it reads,
+    /// `query_only` are the store's to set; `wal_autocheckpoint` is 4,000 pages unless the function sets another
+    /// number.
     #[must_use]
     pub fn with_connection_setup(
         mut self,

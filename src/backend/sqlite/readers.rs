@@ -5,7 +5,8 @@
 //! index's header, which readers begin with, after `sqlite3OsSync`): what is answered from here is as durable as
 //! what the writer answers. And whatever was acknowledged before the look began, by whomever, is in it.
 
-use crate::backend::sqlite::failure::nothing_done;
+use crate::backend::sqlite::connection;
+use crate::backend::sqlite::failure::{self, nothing_done};
 use crate::backend::sqlite::inside::Inside;
 use crate::backend::sqlite::open::{self, Known};
 use crate::backend::sqlite::place::Place;
@@ -46,6 +47,8 @@ type Seat = FairMutex<Option<Connection>>;
 /// a URI may forbid, and a set-up of the application's own.
 pub(super) fn connect(place: &Place, known: &Known) -> Result<Connection, BackendError> {
     let (connection, ..) = open::find(place, Some(known))?;
+    // The last connection that is closed writes the log back.
+    connection::make_durable(&connection, &place.options)?;
     connection.execute_batch(BAR_WRITES).map_err(nothing_done)?;
     Ok(connection)
 }
@@ -122,7 +125,7 @@ impl Readers {
         looked.unwrap_or_else(|error| {
             // It may be the connection that is at fault: the next look opens another.
             *seat = None;
-            Err(nothing_done(error))
+            Err(failure::of_another_form("the store's tables are not where they were")(error))
         })
     }
 

@@ -2,19 +2,15 @@
 
 use crate::backend::StoreId;
 use crate::backend::sqlite::failure::{self, FailedCommit, nothing_done};
-use crate::backend::sqlite::sql::{
-    AUTO_VACUUM, COUNT_SCHEMA, FREE_PAGE_COUNT, PAGE_COUNT, SCHEMA_COOKIE, Statements,
-};
+use crate::backend::sqlite::sql::{AUTO_VACUUM, COUNT_SCHEMA, FREE_PAGE_COUNT, PAGE_COUNT, Statements};
 use crate::error::BackendError;
 use crate::record::FencingToken;
-use rusqlite::config::DbConfig::{SQLITE_DBCONFIG_DEFENSIVE, SQLITE_DBCONFIG_WRITABLE_SCHEMA};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 /// The version that this crate writes, and the newest that it reads.
-const VERSION: i64 = 2;
-const OLDEST: i64 = 1;
+const VERSION: i64 = 1;
 
-/// Makes the tables if they are not there, turns older ones into those of this version, and moves the token counter to the wall clock at least: a restored
+/// Makes the tables if they are not there, and moves the token counter to the wall clock at least: a restored
 /// older copy of the file must not grant a token again. All in one transaction, so that of many processes one
 /// does it.
 ///
@@ -26,7 +22,7 @@ pub(super) fn prepare(
 ) -> Result<(StoreId, i64), BackendError> {
     let transaction =
         Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(nothing_done)?;
-    let found = find(connection, statements)?;
+    let found = recognise(connection, statements)?;
     let prepared = renew_meta(connection, statements, found).map_err(nothing_done)?;
     match transaction.commit() {
         Ok(()) => Ok(prepared),
@@ -54,13 +50,10 @@ fn refuse_a_lost_schema(connection: &Connection) -> Result<(), BackendError> {
 fn renew_meta(
     connection: &Connection,
     statements: &Statements,
-    found: Option<Found>,
+    found: Option<StoreId>,
 ) -> rusqlite::Result<(StoreId, i64)> {
     let (store_id, last_token) = match found {
-        Some(Found { store_id, version }) => {
-            if version < VERSION {
-                migrate(connection, statements)?;
-            }
+        Some(store_id) => {
             let counted: i64 = connection.query_row(&statements.read_last_token, [], |row| row.get(0))?;
             // An update to the same value would leave the page as it is, and write nothing.
             connection.execute(&statements.delete_meta, [])?;
@@ -80,39 +73,12 @@ fn renew_meta(
     Ok((store_id, last_token))
 }
 
-/// Turns the tables of version 1 into those of version 2. They differ in the spelling of one check and in no row,
-/// so the text is changed where SQLite keeps it (SQLite, "ALTER TABLE", section 8), however many rows there are.
-/// A program of version 1 that has the file open goes on.
-fn migrate(connection: &Connection, statements: &Statements) -> rusqlite::Result<()> {
-    let cookie: i64 = connection.query_row(SCHEMA_COOKIE, [], |row| row.get(0))?;
-    let was_defensive = connection.db_config(SQLITE_DBCONFIG_DEFENSIVE)?;
-    connection.set_db_config(SQLITE_DBCONFIG_DEFENSIVE, false)?;
-    connection.set_db_config(SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
-    let respelled = connection
-        .execute(&statements.respell_record, [])
-        .and_then(|_| connection.pragma_update(Some("main"), "schema_version", cookie.wrapping_add(1)));
-    connection.set_db_config(SQLITE_DBCONFIG_WRITABLE_SCHEMA, false)?;
-    connection.set_db_config(SQLITE_DBCONFIG_DEFENSIVE, was_defensive)?;
-    respelled
-}
-
 /// The id of the store that is there, none if none is; an error if it is one that this version can't work
 /// with.
 pub(super) fn recognise(
     connection: &Connection,
     statements: &Statements,
 ) -> Result<Option<StoreId>, BackendError> {
-    Ok(find(connection, statements)?.map(|found| found.store_id))
-}
-
-/// A store that is there.
-#[derive(Clone, Copy)]
-struct Found {
-    store_id: StoreId,
-    version: i64,
-}
-
-fn find(connection: &Connection, statements: &Statements) -> Result<Option<Found>, BackendError> {
     let tables: i64 = connection
         .query_row(&statements.count_tables, [], |row| row.get(0))
         .map_err(failure::of_another_form("the file's schema can't be read"))?;
@@ -127,7 +93,7 @@ fn find(connection: &Connection, statements: &Statements) -> Result<Option<Found
     if version > VERSION {
         return Err(BackendError::newer_schema(version, VERSION));
     }
-    if version < OLDEST {
+    if version < VERSION {
         return Err(BackendError::foreign("the store's schema version is below the first"));
     }
     // Compiled, not run: it names every column that the store writes.
@@ -136,7 +102,7 @@ fn find(connection: &Connection, statements: &Statements) -> Result<Option<Found
             .prepare_cached(statement)
             .map_err(failure::of_another_form("the store's record table has another form"))?;
     }
-    Ok(Some(Found { store_id: StoreId::from_bytes(store_id), version }))
+    Ok(Some(StoreId::from_bytes(store_id)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The commands, executed inside a transaction that holds the write lock.
 
 use crate::backend::sqlite::evidence::Evidence;
-use crate::backend::sqlite::failure::nothing_done;
+use crate::backend::sqlite::failure::{is_of_a_lock, nothing_done};
 use crate::backend::sqlite::row::{self, CheckpointColumns};
 use crate::backend::sqlite::sql::{BACK_TO_MARK, CLEAR_MARK, SET_MARK, Statements};
 use crate::error::BackendError;
@@ -105,7 +105,9 @@ impl<'s> Session<'s> {
         let connection = self.connection;
         // It fails if a statement of the application's own is still writing; to SQLite that is "busy", but no
         // waiting helps.
-        connection.execute_batch(SET_MARK).map_err(BackendError::other)?;
+        connection.execute_batch(SET_MARK).map_err(|error| {
+            if is_of_a_lock(&error) { BackendError::other(error) } else { nothing_done(error) }
+        })?;
         match self.execute(id, command, now).and_then(|done| self.finish().map(|()| done)) {
             Ok(done) => {
                 // A mark that is left is no harm: the end of the transaction takes it away.

@@ -45,12 +45,6 @@ CREATE TABLE main.{p}record (
   CHECK (state = 'in_progress' OR checkpoint IS NULL)
 ) STRICT";
 
-/// Spells the check of version 1 as that of version 2.
-const RESPELL_RECORD: &str = "
-UPDATE main.sqlite_schema SET sql = replace(sql, 'reply_kind IN (''response'', ''reference'', ''marker'')',
-  'reply_kind = ''response'' OR reply_kind = ''reference'' OR reply_kind = ''marker''')
-WHERE type = 'table' AND name = '{p}record'";
-
 /// Makes a sweep cost what it removes.
 const CREATE_EXPIRY_INDEX: &str = "CREATE INDEX main.{p}record_by_expiry ON {p}record (expires_at_ms)";
 
@@ -177,9 +171,6 @@ DELETE FROM main.{p}record WHERE expires_at_ms <= ?1 AND rowid IN (
 
 const HAS_EXPIRED: &str = "SELECT EXISTS (SELECT 1 FROM main.{p}record WHERE expires_at_ms <= ?1)";
 
-/// By which other connections notice that the schema has changed; not the store's version.
-pub(super) const SCHEMA_COOKIE: &str = "PRAGMA main.schema_version";
-
 pub(super) const COUNT_SCHEMA: &str = "SELECT count(*) FROM main.sqlite_schema";
 pub(super) const PAGE_COUNT: &str = "PRAGMA main.page_count";
 pub(super) const FREE_PAGE_COUNT: &str = "PRAGMA main.freelist_count";
@@ -263,7 +254,6 @@ macro_rules! statements {
 
 statements! {
     create_record: CREATE_RECORD,
-    respell_record: RESPELL_RECORD,
     create_expiry_index: CREATE_EXPIRY_INDEX,
     create_meta: CREATE_META,
     insert_meta: INSERT_META,

@@ -193,11 +193,10 @@ impl Writer {
         self.give_up();
         let place = Arc::clone(&self.place);
         // Opening makes that commit.
-        let verdicts = self.opened().and_then(|open| {
-            let session = open.session(&place);
-            Evidence::judge(written, &session, open.last_token)
-        });
-        verdicts.unwrap_or_else(|_| vec![Verdict::Unclear; written.len()])
+        match self.opened() {
+            Ok(open) => Evidence::judge(written, &open.session(&place), open.last_token),
+            Err(_) => vec![Verdict::Unclear; written.len()],
+        }
     }
 
     /// The connection, opened again if it was given up.
