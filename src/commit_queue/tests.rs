@@ -69,7 +69,8 @@ impl Executor for Gated {
 struct Bench {
     queue: CommitQueue<Gated>,
     begun: Mutex<Receiver<Vec<u32>>>,
-    commits: Sender<bool>,
+    /// None once the test is over: then all commits succeed, so that a test which fails ends, too.
+    commits: Mutex<Option<Sender<bool>>>,
     committed: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -78,7 +79,12 @@ impl Bench {
         let ((begin, begun), (commits, commit)) = (channel(), channel());
         let committed = Arc::default();
         let gated = Gated { begun: begin, commits: commit, committed: Arc::clone(&committed) };
-        Self { queue: CommitQueue::new(gated, LIMITS), begun: Mutex::new(begun), commits, committed }
+        Self {
+            queue: CommitQueue::new(gated, LIMITS),
+            begun: Mutex::new(begun),
+            commits: Mutex::new(Some(commits)),
+            committed,
+        }
     }
 
     /// The next batch, once it has begun.
@@ -97,7 +103,22 @@ impl Bench {
     }
 
     fn commit(&self, succeeds: bool) {
-        self.commits.send(succeeds).expect("the executor is there");
+        let commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
+        commits.as_ref().expect("the test is on").send(succeeds).expect("the executor is there");
+    }
+
+    /// Runs a test with its threads.
+    fn scope<'e>(&'e self, test: impl for<'s> FnOnce(&'s thread::Scope<'s, 'e>)) {
+        struct End<'e>(&'e Bench);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.commits.lock().unwrap_or_else(PoisonError::into_inner).take();
+            }
+        }
+        thread::scope(|scope| {
+            let _end = End(self);
+            test(scope);
+        });
     }
 
     fn committed(&self) -> Vec<u32> {
@@ -138,7 +159,7 @@ fn done(commands: &[u32]) -> Result<Vec<Answer>, QueueFull> {
 #[test]
 fn those_who_wait_are_executed_together_in_the_order_in_which_they_came() {
     let bench = Bench::new();
-    thread::scope(|scope| {
+    bench.scope(|scope| {
         let (leader, followers) = queue_up(&bench, scope, &[&[1], &[2, 3], &[4]]);
         bench.commit(true);
         assert_eq!(answers(leader), done(&[0]));
@@ -154,7 +175,7 @@ fn those_who_wait_are_executed_together_in_the_order_in_which_they_came() {
 #[test]
 fn no_command_of_a_batch_is_acknowledged_whose_commit_fails() {
     let bench = Bench::new();
-    thread::scope(|scope| {
+    bench.scope(|scope| {
         let (leader, followers) = queue_up(&bench, scope, &[&[1], &[2, 3], &[4]]);
         bench.commit(true);
         assert_eq!(answers(leader), done(&[0]));
@@ -175,7 +196,7 @@ fn no_command_of_a_batch_is_acknowledged_whose_commit_fails() {
 #[test]
 fn a_command_that_fails_by_itself_does_not_fail_the_others() {
     let bench = Bench::new();
-    thread::scope(|scope| {
+    bench.scope(|scope| {
         let (leader, mut followers) = queue_up(&bench, scope, &[&[1], &[UNWELCOME], &[2]]);
         bench.commit(true);
         assert_eq!(answers(leader), done(&[0]));
@@ -191,7 +212,7 @@ fn a_command_that_fails_by_itself_does_not_fail_the_others() {
 #[test]
 fn a_batch_ends_at_the_limit_and_a_caller_with_more_than_that_has_one_of_its_own() {
     let bench = Bench::new();
-    thread::scope(|scope| {
+    bench.scope(|scope| {
         let (leader, followers) = queue_up(&bench, scope, &[&[1, 2, 3], &[4, 5], &[6; 9], &[7]]);
         bench.commit(true);
         assert_eq!(answers(leader), done(&[0]));
@@ -206,7 +227,7 @@ fn a_batch_ends_at_the_limit_and_a_caller_with_more_than_that_has_one_of_its_own
 #[test]
 fn a_turn_comes_in_its_order_and_those_behind_it_wait() {
     let bench = Bench::new();
-    thread::scope(|scope| {
+    bench.scope(|scope| {
         let (leader, mut followers) = queue_up(&bench, scope, &[&[1]]);
         let (has_turn, got_turn) = channel();
         let (end_turn, turn_ends) = channel::<()>();
@@ -240,7 +261,7 @@ fn a_turn_comes_in_its_order_and_those_behind_it_wait() {
 #[test]
 fn a_leader_that_panics_hears_it_and_its_followers_that_it_may_have_happened() {
     let bench = Bench::new();
-    thread::scope(|scope| {
+    bench.scope(|scope| {
         let (leader, mut followers) = queue_up(&bench, scope, &[&[1], &[PANIC], &[2]]);
         bench.commit(true);
         assert_eq!(answers(leader), done(&[0]));
@@ -271,7 +292,7 @@ fn a_turn_ends_with_a_panic_of_who_has_it() {
 #[test]
 fn a_full_queue_refuses_who_comes_and_executes_nothing_of_it() {
     let bench = Bench::new();
-    thread::scope(|scope| {
+    bench.scope(|scope| {
         let commands: Vec<[u32; 1]> = (1..=8).map(|command| [command]).collect();
         let commands: Vec<&[u32]> = commands.iter().map(|command| &command[..]).collect();
         let (leader, followers) = queue_up(&bench, scope, &commands);

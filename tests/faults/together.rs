@@ -40,12 +40,15 @@ fn claim_at_once(store: &SqliteStore) -> Vec<Result<Claim, Error>> {
 
 #[test]
 fn a_commit_that_fails_acknowledges_none_of_those_who_shared_it() {
-    for fault in WAYS {
+    // Whoever comes first has a commit of its own, of eight writes and a sync. The next is shared.
+    for (fault, in_the_second) in WAYS.into_iter().zip([12, 2, 12]) {
         let shared = (0..ROUNDS).any(|round| {
             let bench = Bench::new(Setting::IN_COMPANY);
-            bench.disk.fail(fault);
+            bench.disk.fail(fault.from(in_the_second));
             let answers = claim_at_once(&bench.store);
-            assert_eq!(bench.disk.heal().failed(), 1, "round {round}, {fault:?}");
+            if bench.disk.heal().failed() == 0 {
+                return false; // all of them met at once
+            }
             let mut refused = 0;
             for (caller, answer) in answers.iter().enumerate() {
                 let context = format!("round {round}, {fault:?}, caller {caller}: {answer:?}");
