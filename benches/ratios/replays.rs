@@ -96,7 +96,9 @@ fn replays_beside(
             is_over.store(true, Ordering::Relaxed);
         } else {
             // No key that the other one replays: those come from the seed itself.
-            let mut own = Keys::new(Keys::new(seed ^ u64::try_from(*number).expect("a number")).number());
+            // Nor one that other writers of this repeat have claimed.
+            let who = u64::try_from(writers * 100 + *number).expect("a number");
+            let mut own = Keys::new(Keys::new(seed ^ who).number());
             while !is_over.load(Ordering::Relaxed) {
                 let key = own.draw();
                 drop(waits.of(|| request.claim(store, &key)));

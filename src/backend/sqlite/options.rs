@@ -39,6 +39,8 @@ pub struct SqliteOptions {
     pub(super) busy_timeout: Duration,
     pub(super) prefix: String,
     pub(super) clock: Arc<dyn Clock>,
+    /// Whether the clock is code of the application's own.
+    pub(super) is_clock_foreign: bool,
     pub(super) vfs: Option<String>,
     pub(super) connection_setup: Option<ConnectionSetup>,
     pub(super) read_only: bool,
@@ -55,6 +57,7 @@ impl SqliteOptions {
             busy_timeout: Duration::from_secs(5),
             prefix: "idempotency_".to_owned(),
             clock: Arc::new(SystemClock),
+            is_clock_foreign: false,
             vfs: None,
             connection_setup: None,
             read_only: false,
@@ -93,6 +96,7 @@ impl SqliteOptions {
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
+        self.is_clock_foreign = true;
         self
     }
 

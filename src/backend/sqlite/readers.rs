@@ -117,7 +117,7 @@ impl Readers {
             },
         };
         let looked = show_row(connection, sql, id, look);
-        if self.place.is_forked() {
+        if self.place.options.is_clock_foreign && self.place.is_forked() {
             // The clock has forked in there, and this is the child: its copy of a lock is not to be touched.
             mem::forget(seat);
             return Err(BackendError::forked());

@@ -264,13 +264,23 @@ fn checkpoint_sum(id: &RecordId, bytes: &[u8]) -> Checksum {
 
 /// Over all parts, each with its presence and its length in front.
 fn checksum(parts: &[Option<&[u8]>]) -> Checksum {
+    // What is short is hashed together: most parts have a few bytes, and each call costs more than they do.
+    const SHORT: usize = 256;
     let mut hasher = Sha256::new();
+    let mut gathered = Vec::with_capacity(SHORT);
     for part in parts {
-        hasher.update([u8::from(part.is_some())]);
         let bytes = part.unwrap_or_default();
-        hasher.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
-        hasher.update(bytes);
+        gathered.push(u8::from(part.is_some()));
+        gathered.extend(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
+        if bytes.len() <= SHORT {
+            gathered.extend(bytes);
+        } else {
+            hasher.update(&gathered);
+            gathered.clear();
+            hasher.update(bytes);
+        }
     }
+    hasher.update(&gathered);
     let digest: [u8; 32] = hasher.finalize().into();
     let mut sum = Checksum::default();
     sum.iter_mut().zip(digest).for_each(|(to, from)| *to = from);
