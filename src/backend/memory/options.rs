@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 
 const SHARDS_PER_CORE: usize = 8;
 
-/// How a [`MemoryBackend`] is made.
+/// How a [`MemoryBackend`](crate::MemoryBackend) is made.
 ///
 /// ```
 /// use idempotency::{IdempotencyStore, ManualClock, MemoryBackend, MemoryOptions, Timestamp};
