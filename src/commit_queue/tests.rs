@@ -107,6 +107,12 @@ impl Bench {
         commits.as_ref().expect("the test is on").send(succeeds).expect("the executor is there");
     }
 
+    /// Commits the batch of the `leader` that [`queue_up`] has put to work: those behind it are next.
+    fn let_it_end(&self, leader: Submitted<'_>) {
+        self.commit(true);
+        assert_eq!(answers(leader), done(&[0]));
+    }
+
     /// Runs a test with its threads.
     fn scope<'e>(&'e self, test: impl for<'s> FnOnce(&'s thread::Scope<'s, 'e>)) {
         struct End<'e>(&'e Bench);
@@ -161,8 +167,7 @@ fn those_who_wait_are_executed_together_in_the_order_in_which_they_came() {
     let bench = Bench::new();
     bench.scope(|scope| {
         let (leader, followers) = queue_up(&bench, scope, &[&[1], &[2, 3], &[4]]);
-        bench.commit(true);
-        assert_eq!(answers(leader), done(&[0]));
+        bench.let_it_end(leader);
         assert_eq!(bench.next_batch(), [1, 2, 3, 4]);
         bench.commit(true);
         for (follower, expected) in followers.into_iter().zip([done(&[1]), done(&[2, 3]), done(&[4])]) {
@@ -177,8 +182,7 @@ fn no_command_of_a_batch_is_acknowledged_whose_commit_fails() {
     let bench = Bench::new();
     bench.scope(|scope| {
         let (leader, followers) = queue_up(&bench, scope, &[&[1], &[2, 3], &[4]]);
-        bench.commit(true);
-        assert_eq!(answers(leader), done(&[0]));
+        bench.let_it_end(leader);
         assert_eq!(bench.next_batch(), [1, 2, 3, 4]);
         let next = scope.spawn(|| bench.queue.submit(vec![5]));
         bench.await_queued(1);
@@ -198,8 +202,7 @@ fn a_command_that_fails_by_itself_does_not_fail_the_others() {
     let bench = Bench::new();
     bench.scope(|scope| {
         let (leader, mut followers) = queue_up(&bench, scope, &[&[1], &[UNWELCOME], &[2]]);
-        bench.commit(true);
-        assert_eq!(answers(leader), done(&[0]));
+        bench.let_it_end(leader);
         assert_eq!(bench.next_batch(), [1, UNWELCOME, 2]);
         bench.commit(true);
         assert_eq!(answers(followers.remove(1)), Ok(vec![Answer::Refused]));
@@ -214,8 +217,7 @@ fn a_batch_ends_at_the_limit_and_a_caller_with_more_than_that_has_one_of_its_own
     let bench = Bench::new();
     bench.scope(|scope| {
         let (leader, followers) = queue_up(&bench, scope, &[&[1, 2, 3], &[4, 5], &[6; 9], &[7]]);
-        bench.commit(true);
-        assert_eq!(answers(leader), done(&[0]));
+        bench.let_it_end(leader);
         for expected in [&[1, 2, 3][..], &[4, 5], &[6; 9], &[7]] {
             assert_eq!(bench.next_batch(), expected);
             bench.commit(true);
@@ -243,8 +245,7 @@ fn a_turn_comes_in_its_order_and_those_behind_it_wait() {
         bench.await_queued(2);
         let behind = scope.spawn(|| bench.queue.submit(vec![2]));
         bench.await_queued(3);
-        bench.commit(true);
-        assert_eq!(answers(leader), done(&[0]));
+        bench.let_it_end(leader);
         assert_eq!(bench.next_batch(), [1], "the turn ends the batch");
         bench.commit(true);
         assert_eq!(answers(followers.remove(0)), done(&[1]));
@@ -263,8 +264,7 @@ fn a_leader_that_panics_hears_it_and_its_followers_that_it_may_have_happened() {
     let bench = Bench::new();
     bench.scope(|scope| {
         let (leader, mut followers) = queue_up(&bench, scope, &[&[1], &[PANIC], &[2]]);
-        bench.commit(true);
-        assert_eq!(answers(leader), done(&[0]));
+        bench.let_it_end(leader);
         assert_eq!(bench.next_batch(), [1, PANIC, 2]);
         bench.commit(true);
         assert!(followers.remove(0).join().is_err(), "the first of them led");
