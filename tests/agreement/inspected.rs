@@ -88,5 +88,5 @@ fn every_backend_counts_and_lists_each_class_as_it_stands() {
         assert_eq!(seen.len(), 5, "{}: {seen:?}", subject.name);
         count += 1;
     }
-    assert_eq!(count, if cfg!(feature = "sqlite") { 3 } else { 2 }, "executors");
+    assert_eq!(count, subjects::COUNT, "executors");
 }

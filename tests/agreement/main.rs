@@ -103,7 +103,7 @@ fn every_backend_answers_and_stores_what_the_table_says() {
         assert!(played >= least_rows(), "{}: {played} rows, of at least {}", subject.name, least_rows());
         count += 1;
     }
-    assert_eq!(count, if cfg!(feature = "sqlite") { 4 } else { 2 }, "executors");
+    assert_eq!(count, subjects::COUNT, "executors");
 }
 
 /// How many rows the dimensions make at the least, counted by hand and not by the loop that plays them.

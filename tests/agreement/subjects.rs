@@ -109,6 +109,9 @@ pub struct Subject {
     _file: Option<tempfile::TempDir>,
 }
 
+/// How many there are.
+pub const COUNT: usize = if cfg!(feature = "sqlite") { 4 } else { 2 };
+
 pub fn all() -> Vec<Subject> {
     vec![
         Subject::new("core", |clock| Box::new(Core::new(clock))),
