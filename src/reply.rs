@@ -64,6 +64,16 @@ impl Reply {
             Self::Marker => 0,
         }
     }
+
+    /// What the limit on headers counts; see [`StoredResponse::headers_len`].
+    pub(crate) fn headers_len(&self) -> usize {
+        self.response().map_or(0, StoredResponse::headers_len)
+    }
+
+    /// The bytes that it brings, headers included.
+    pub(crate) fn content_len(&self) -> usize {
+        self.payload_len().saturating_add(self.headers_len())
+    }
 }
 
 /// Shows sizes instead of contents, as [`StoredResponse`] does.

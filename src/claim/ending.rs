@@ -86,8 +86,7 @@ pub(crate) fn unexpected(outcome: &Outcome) -> Error {
 
 /// Refuses what is over a limit.
 pub(crate) fn check_reply(reply: &Reply, max_reply_len: usize) -> Result<(), Error> {
-    let headers_len = reply.response().map_or(0, |response| response.headers_len());
-    check_len(headers_len, MAX_HEADERS_LEN, |len, max| Error::HeadersTooLarge { len, max })?;
+    check_len(reply.headers_len(), MAX_HEADERS_LEN, |len, max| Error::HeadersTooLarge { len, max })?;
     check_len(reply.payload_len(), max_reply_len, |len, max| Error::ReplyTooLarge { len, max })
 }
 

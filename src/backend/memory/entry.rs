@@ -71,9 +71,7 @@ impl Rest {
     }
 
     fn content_len(&self) -> usize {
-        let reply = self.reply.as_ref().map_or(0, |reply| {
-            reply.payload_len().saturating_add(reply.response().map_or(0, |response| response.headers_len()))
-        });
+        let reply = self.reply.as_ref().map_or(0, Reply::content_len);
         self.checkpoint.as_ref().map_or(0, Bytes::len).saturating_add(reply)
     }
 }

@@ -8,7 +8,6 @@ use crate::commit_queue::Executor;
 use crate::error::BackendError;
 use crate::key::RecordId;
 use crate::outcome::Outcome;
-use crate::reply::StoredResponse;
 use crate::transition::Command;
 use rusqlite::ErrorCode;
 
@@ -39,10 +38,7 @@ impl Executor for Writer {
     fn weight((_, command): &Asked) -> usize {
         const PAGE: usize = 4_096;
         let bytes = match command {
-            Command::Complete { reply, .. } => {
-                let headers = reply.response().map_or(0, StoredResponse::headers_len);
-                reply.payload_len().saturating_add(headers)
-            }
+            Command::Complete { reply, .. } => reply.content_len(),
             Command::Checkpoint { bytes, .. } => bytes.len(),
             _ => 0,
         };
@@ -147,7 +143,7 @@ mod tests {
     use super::*;
     use crate::key::{IdempotencyKey, Scope};
     use crate::record::FencingToken;
-    use crate::reply::Reply;
+    use crate::reply::{Reply, StoredResponse};
     use crate::time::Period;
 
     #[test]
