@@ -8,6 +8,8 @@ pub mod measured;
 pub mod plan;
 pub mod raw;
 pub mod request;
+#[path = "../../tests/common/seed.rs"]
+pub mod seed;
 pub mod sides;
 pub mod spread;
 pub mod subjects;
