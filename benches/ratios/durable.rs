@@ -4,7 +4,7 @@ use crate::common::measured::{Bound, Results, Row};
 use crate::common::plan::Plan;
 use crate::common::raw::{LIVING, Raw};
 use crate::common::request::Request;
-use crate::common::sides::compare;
+use crate::common::sides::{Sides, compare};
 use crate::common::subjects::{Folder, Subject, durable};
 use crate::common::threads::{per_second, rate, timed_each};
 use idempotency::{Durability, IdempotencyKey, SystemClock};
@@ -18,27 +18,23 @@ const CONNECTIONS: usize = 16;
 const UNIT: &str = "claims/s";
 
 pub fn against_a_connection_each(plan: Plan, results: &mut Results) {
-    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 100)));
-    let sides = compare(
-        plan.repeats,
-        || in_a_fresh_store(CALLERS, &request, &keys),
-        || on_a_connection_each(CONNECTIONS, &request, &keys),
-    );
+    let sides = fresh_stores_against(plan, |request, keys| on_a_connection_each(CONNECTIONS, request, keys));
     let what = "durable claims, 64 threads, against 16 threads with a connection each";
     let bound = Bound::AtLeast { must: 10.0, goal: Some(15.0) };
     results.add(Row::of_sides("P1", what, &sides, UNIT, Some(bound)));
 }
 
 pub fn against_a_shared_connection(plan: Plan, results: &mut Results) {
-    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 100)));
-    let sides = compare(
-        plan.repeats,
-        || in_a_fresh_store(CALLERS, &request, &keys),
-        || on_a_shared_connection(CALLERS, &request, &keys),
-    );
+    let sides = fresh_stores_against(plan, |request, keys| on_a_shared_connection(CALLERS, request, keys));
     let what = "durable claims, 64 threads, against a connection behind a mutex, 0 to 10 thousand records";
     let bound = Bound::AtLeast { must: 6.0, goal: Some(9.0) };
     results.add(Row::of_sides("P2", what, &sides, UNIT, Some(bound)));
+}
+
+/// Claims of 64 threads in stores without records, against `other` on the same keys.
+fn fresh_stores_against(plan: Plan, other: impl Fn(&Request, &[IdempotencyKey]) -> f64) -> Sides {
+    let (request, keys) = (Request::new(), plan.keys().take(plan.size(10_000, 100)));
+    compare(plan.repeats, || in_a_fresh_store(CALLERS, &request, &keys), || other(&request, &keys))
 }
 
 /// Both on the same file, in turns, which is as it was again after each.
