@@ -163,6 +163,8 @@ mod tests {
         assert_eq!(complete(body(1)), 2);
         assert_eq!(complete(body(4_096)), 2);
         assert_eq!(complete(body(1024 * 1024)), 257);
+        let headers = StoredResponse::new(200).with_header("x", vec![b'x'; 4_096]);
+        assert_eq!(complete(headers.into()), 3, "headers count, and something for each");
         let checkpoint = Command::Checkpoint { token: FencingToken::FIRST, bytes: vec![0; 4_097].into() };
         assert_eq!(Writer::weight(&(id.clone(), checkpoint)), 3);
     }
