@@ -2,6 +2,8 @@
 
 mod entry;
 mod expiries;
+#[cfg(test)]
+mod flooding;
 mod options;
 mod shard;
 mod slab;

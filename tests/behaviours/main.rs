@@ -12,6 +12,7 @@ mod callers;
 mod deadlines;
 mod downstream_keys;
 mod header_values;
+mod hostile;
 mod keys_and_fingerprints;
 mod limits;
 mod mismatches;
