@@ -2,6 +2,7 @@
 //! HTTP or async gets into the tree is checked by `just deny`.
 
 mod levels;
+mod named;
 mod source;
 
 use levels::{LEVELS, Unit, unit_of};
