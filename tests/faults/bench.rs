@@ -3,7 +3,8 @@
 use crate::common::{START, key, scope};
 use crate::vfs::Disk;
 use idempotency::{
-    Error, IdempotencyStore, ManualClock, Record, SqliteBackend, SqliteOptions, SqliteStore, Timestamp,
+    Durability, Error, IdempotencyStore, ManualClock, Record, SqliteBackend, SqliteOptions, SqliteStore,
+    Timestamp,
 };
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
@@ -28,10 +29,16 @@ pub struct Setting {
     pub in_company: bool,
     /// Whether the token counter is ahead of the wall clock, as after that was set back.
     pub counter_is_ahead: bool,
+    pub durability: Durability,
 }
 
 impl Setting {
-    pub const PLAIN: Self = Self { checkpoint_after: 1_000, in_company: false, counter_is_ahead: false };
+    pub const PLAIN: Self = Self {
+        checkpoint_after: 1_000,
+        in_company: false,
+        counter_is_ahead: false,
+        durability: Durability::Full,
+    };
 
     pub const IN_COMPANY: Self = Self { in_company: true, ..Self::PLAIN };
 
@@ -44,7 +51,7 @@ impl Setting {
 }
 
 /// Nanoseconds of the wall clock in the year 2200.
-const FAR_AHEAD: i64 = 7_258_118_400_000_000_000;
+pub const FAR_AHEAD: i64 = 7_258_118_400_000_000_000;
 
 pub struct Bench {
     // What is open stands before the folder: fields are dropped in this order.
@@ -135,6 +142,7 @@ pub fn options(disk: &Disk, clock: &ManualClock, setting: Setting) -> SqliteOpti
     SqliteOptions::new()
         .with_clock(clock.clone())
         .with_vfs(disk.vfs())
+        .with_durability(setting.durability)
         .with_busy_timeout(Duration::from_millis(50))
         .with_connection_setup(move |connection| {
             connection.pragma_update(None, "wal_autocheckpoint", setting.checkpoint_after)

@@ -10,14 +10,28 @@ mod common;
 mod attached;
 mod batches;
 mod bench;
+mod caller;
 mod commits;
+#[path = "../common/dice.rs"]
+#[expect(dead_code, reason = "no test here deals dice to threads")]
+mod dice;
 mod elsewhere;
 mod everywhere;
+mod judge;
+mod lane;
 mod opening;
+mod platter;
+mod power_loss;
 mod rivals;
 mod scenarios;
+#[path = "../common/seed.rs"]
+mod seed;
 mod shim;
+#[path = "../common/soak.rs"]
+mod soak;
+mod story;
 mod swallowed;
+mod tape;
 mod together;
 mod truth;
 mod vfs;

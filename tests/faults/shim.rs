@@ -3,11 +3,12 @@
 //! The methods of files stop at version 2: with shared memory, which write-ahead logging needs, and without
 //! mapping the file itself, so that every page is read through `xRead`.
 
+use super::tape::{Change, FileId};
 use super::vfs::{Controls, File, Operation};
 use rusqlite::ffi;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::size_of;
-use std::ptr;
+use std::{ptr, slice};
 
 /// What SQLite holds for an open file. The default VFS's own file follows it in the same memory.
 #[repr(C)]
@@ -16,6 +17,8 @@ struct OpenFile {
     base: ffi::sqlite3_file,
     kind: File,
     controls: &'static Controls,
+    /// If the disk is put on tape.
+    on_tape: Option<FileId>,
 }
 
 /// What `pAppData` points to.
@@ -130,6 +133,25 @@ unsafe fn real(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     unsafe { file.cast::<OpenFile>().add(1).cast() }
 }
 
+/// # Safety
+/// `path` ends with a NUL.
+unsafe fn file_name(path: *const c_char) -> String {
+    // SAFETY: as above.
+    let path = unsafe { CStr::from_ptr(path) }.to_string_lossy();
+    path.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// Puts a change of the file on tape.
+fn note(own: &OpenFile, change: impl FnOnce(FileId) -> Change) {
+    if let Some(file) = own.on_tape {
+        own.controls.note(|tape| tape.changed(change(file)));
+    }
+}
+
+fn index(number: i64) -> usize {
+    usize::try_from(number).expect("no place before the start")
+}
+
 unsafe extern "C" fn open(
     vfs: *mut ffi::sqlite3_vfs,
     name: ffi::sqlite3_filename,
@@ -152,24 +174,65 @@ unsafe extern "C" fn open(
     let code = call!(app.default, xOpen(app.default, name, real, flags, out_flags));
     if code == ffi::SQLITE_OK {
         let base = ffi::sqlite3_file { pMethods: &raw const METHODS };
+        // SAFETY: the name of a file, which ends with a NUL; a temporary file has none.
+        let name = (!name.is_null()).then(|| unsafe { file_name(name) });
+        let on_tape = name.and_then(|name| app.controls.note(|tape| tape.opened(name)));
         // SAFETY: the memory is SQLite's, large enough, and aligned for pointers.
-        unsafe { file.cast::<OpenFile>().write(OpenFile { base, kind, controls: app.controls }) };
+        unsafe { file.cast::<OpenFile>().write(OpenFile { base, kind, controls: app.controls, on_tape }) };
     }
     code
 }
 
 unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync_folder: c_int) -> c_int {
     // SAFETY: SQLite calls it with this VFS and with the name of a file, which ends with a NUL.
-    let (app, path) = unsafe { (app_data(vfs), CStr::from_ptr(name)) };
-    let kind = if path.to_bytes().ends_with(b"-wal") { File::Wal } else { File::Other };
+    let (app, path) = unsafe { (app_data(vfs), file_name(name)) };
+    let kind = if path.ends_with("-wal") { File::Wal } else { File::Other };
     enter!(app.controls, Operation::Delete, kind);
-    call!(app.default, xDelete(app.default, name, sync_folder))
+    let code = call!(app.default, xDelete(app.default, name, sync_folder));
+    if code == ffi::SQLITE_OK {
+        app.controls.note(|tape| tape.deleted(path, sync_folder != 0));
+    }
+    code
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int {
     // SAFETY: SQLite calls it with a file that is open.
     let own = unsafe { own(file) };
-    own.controls.enter(Operation::Sync, own.kind)
+    enter!(own.controls, Operation::Sync, own.kind);
+    note(own, |file| Change::Sync { file });
+    if own.kind != File::Main {
+        // SQLite's own VFS syncs the folder, too, when a log or a journal is synced for the first time.
+        note(own, |_| Change::SyncFolder);
+    }
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn write(
+    file: *mut ffi::sqlite3_file,
+    from: *const c_void,
+    len: c_int,
+    offset: i64,
+) -> c_int {
+    // SAFETY: SQLite calls it with a file that is open, and with as many bytes as it says.
+    let (own, real, bytes) =
+        unsafe { (own(file), real(file), slice::from_raw_parts(from.cast::<u8>(), index(len.into()))) };
+    enter!(own.controls, Operation::Write, own.kind);
+    let code = call!((*real).pMethods, xWrite(real, from, len, offset));
+    if code == ffi::SQLITE_OK {
+        note(own, |file| Change::Write { file, offset: index(offset), bytes: bytes.into() });
+    }
+    code
+}
+
+unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, len: i64) -> c_int {
+    // SAFETY: SQLite calls it with a file that is open.
+    let (own, real) = unsafe { (own(file), real(file)) };
+    enter!(own.controls, Operation::Truncate, own.kind);
+    let code = call!((*real).pMethods, xTruncate(real, len));
+    if code == ffi::SQLITE_OK {
+        note(own, |file| Change::Truncate { file, len: index(len) });
+    }
+    code
 }
 
 unsafe extern "C" fn shm_lock(
@@ -205,8 +268,6 @@ macro_rules! methods_of_a_file {
 methods_of_a_file! {
     close() -> c_int => xClose;
     read(to: *mut c_void, len: c_int, offset: i64) -> c_int => xRead, Read;
-    write(from: *const c_void, len: c_int, offset: i64) -> c_int => xWrite, Write;
-    truncate(len: i64) -> c_int => xTruncate, Truncate;
     file_size(len: *mut i64) -> c_int => xFileSize;
     lock(level: c_int) -> c_int => xLock, Lock;
     unlock(level: c_int) -> c_int => xUnlock;

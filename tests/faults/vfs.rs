@@ -3,6 +3,7 @@
 //! [`Disk`] is what tests use; [`shim`](super::shim) is how SQLite calls it.
 
 use super::shim;
+use super::tape::{Folder, Tape};
 use rusqlite::ffi;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -159,11 +160,19 @@ impl Plan {
     }
 }
 
+/// What a disk that is put on tape makes of syncs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syncs {
+    Kept,
+    /// It says that they are done, and does nothing: a store on it is as one that never syncs.
+    Ignored,
+}
+
 /// A disk that can be told to fail. Each is a VFS of its own, under a name of its own, so that tests run side
 /// by side.
 ///
 /// Syncs are counted and fail as all else, but are not handed on: no test cuts the power, and a power cut that
-/// is only modelled needs none.
+/// is only modelled ([`Platter`](super::platter::Platter)) needs none.
 pub struct Disk(&'static Controls);
 
 /// Those of disks that are gone: to be used again, since SQLite looks for a VFS in a list.
@@ -178,9 +187,19 @@ fn idle() -> MutexGuard<'static, Vec<&'static Controls>> {
 pub(super) struct Controls {
     name: String,
     plan: Mutex<Plan>,
+    tape: Mutex<Option<Tape>>,
 }
 
 impl Controls {
+    fn tape(&self) -> MutexGuard<'_, Option<Tape>> {
+        self.tape.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts on tape what the shim has done, if there is one.
+    pub(super) fn note<T>(&self, what: impl FnOnce(&mut Tape) -> T) -> Option<T> {
+        self.tape().as_mut().map(what)
+    }
+
     fn plan(&self) -> MutexGuard<'_, Plan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,7 +223,7 @@ impl Disk {
         Self(idle.unwrap_or_else(|| {
             let name = format!("faults-{}", MADE.fetch_add(1, Ordering::Relaxed));
             let controls: &'static Controls =
-                Box::leak(Box::new(Controls { name, plan: Mutex::new(Plan::default()) }));
+                Box::leak(Box::new(Controls { name, plan: Mutex::default(), tape: Mutex::default() }));
             shim::register(&controls.name, controls);
             controls
         }))
@@ -231,6 +250,20 @@ impl Disk {
         std::mem::take(&mut *self.0.plan()).log
     }
 
+    /// Puts all changes on tape from here on: of one folder, which has these files, none of them open.
+    pub fn record(&self, before: Folder, syncs: Syncs) {
+        *self.0.tape() = Some(Tape::new(before, syncs == Syncs::Ignored));
+    }
+
+    /// How many changes are on tape.
+    pub fn recorded(&self) -> usize {
+        self.0.note(|tape| tape.changes.len()).expect("a tape")
+    }
+
+    pub fn take_tape(&self) -> Tape {
+        self.0.tape().take().expect("a tape")
+    }
+
     /// Runs `action`, whose panic would end the process, before the main file is opened the next time.
     pub fn before_the_next_open(&self, action: impl FnOnce() + Send + 'static) {
         self.0.plan().before_open = Some(Box::new(action));
@@ -246,6 +279,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         self.heal();
+        *self.0.tape() = None;
         idle().push(self.0);
     }
 }
