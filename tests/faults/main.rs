@@ -19,6 +19,7 @@ mod elsewhere;
 mod everywhere;
 mod judge;
 mod lane;
+mod log_cuts;
 mod opening;
 mod platter;
 mod power_loss;
