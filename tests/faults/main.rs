@@ -10,6 +10,7 @@ mod common;
 mod attached;
 mod batches;
 mod bench;
+mod bit_flips;
 mod caller;
 mod commits;
 #[path = "../common/dice.rs"]
