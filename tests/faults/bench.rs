@@ -29,6 +29,7 @@ pub struct Setting {
     pub in_company: bool,
     /// Whether the token counter is ahead of the wall clock, as after that was set back.
     pub counter_is_ahead: bool,
+    /// How the store is opened.
     pub durability: Durability,
 }
 
@@ -47,6 +48,12 @@ impl Setting {
         Self::PLAIN,
         Self { counter_is_ahead: true, ..Self::IN_COMPANY },
         Self { checkpoint_after: 1, ..Self::IN_COMPANY },
+    ];
+
+    /// A commit is not synced by itself, but what is written back is.
+    pub const NORMAL: [Self; 2] = [
+        Self { durability: Durability::Normal, ..Self::PLAIN },
+        Self { durability: Durability::Normal, checkpoint_after: 1, ..Self::IN_COMPANY },
     ];
 }
 

@@ -9,37 +9,58 @@ use std::sync::{Arc, Mutex};
 /// An operation of the store is several of the disk's: else the loops would find nothing.
 const FEWEST: usize = 5;
 
+fn meets_one_fault(settings: &[Setting]) {
+    let mut hits = 0;
+    for (setting, scenario) in of_each(settings) {
+        let hit = check_at_every_operation(scenario, Fault::of_any(), setting, |run, context| {
+            assert!(!(scenario.is_settled && run.is_indefinite()), "{context}: {:?}", run.log);
+        });
+        assert!(hit >= FEWEST, "{} was hit {hit} times", scenario.name);
+        hits += hit;
+    }
+    println!("{hits} faults, in {} operations and {} settings", ALL.len(), settings.len());
+}
+
+fn meets_faults_that_last(settings: &[Setting]) {
+    let mut hits = 0;
+    for (setting, scenario) in of_each(settings) {
+        let hit = check_at_every_operation(scenario, Fault::of_any().lasting(), setting, |run, context| {
+            assert!(run.log.count(Operation::Open, File::Main) <= 1, "{context}: {:?}", run.log);
+        });
+        assert!(hit >= FEWEST, "{} was hit {hit} times", scenario.name);
+        hits += hit;
+    }
+    println!("{hits} faults, in {} operations and {} settings", ALL.len(), settings.len());
+}
+
+fn of_each(settings: &[Setting]) -> impl Iterator<Item = (Setting, &'static Scenario)> {
+    settings.iter().flat_map(|setting| ALL.iter().map(|scenario| (*setting, scenario)))
+}
+
 #[test]
 fn an_operation_that_meets_one_fault_has_a_definite_answer_wherever_it_is() {
-    for setting in Setting::ALL {
-        for scenario in &ALL {
-            let hit = check_at_every_operation(scenario, Fault::of_any(), setting, |run, context| {
-                assert!(!(scenario.is_settled && run.is_indefinite()), "{context}: {:?}", run.log);
-            });
-            assert!(hit >= FEWEST, "{} was hit {hit} times", scenario.name);
-        }
-    }
+    meets_one_fault(&Setting::ALL);
+}
+
+#[test]
+fn at_normal_durability_an_operation_that_meets_one_fault_has_a_definite_answer_too() {
+    meets_one_fault(&Setting::NORMAL);
 }
 
 #[test]
 fn an_operation_that_meets_faults_that_last_is_never_done_by_half_and_settled_at_most_once() {
-    for setting in Setting::ALL {
-        for scenario in &ALL {
-            let fault = Fault::of_any().lasting();
-            let hit = check_at_every_operation(scenario, fault, setting, |run, context| {
-                assert!(run.log.count(Operation::Open, File::Main) <= 1, "{context}: {:?}", run.log);
-            });
-            assert!(hit >= FEWEST, "{} was hit {hit} times", scenario.name);
-        }
-    }
+    meets_faults_that_last(&Setting::ALL);
+}
+
+#[test]
+fn at_normal_durability_an_operation_that_meets_faults_that_last_is_never_done_by_half_either() {
+    meets_faults_that_last(&Setting::NORMAL);
 }
 
 #[test]
 fn an_operation_that_meets_two_faults_in_a_row_is_never_done_by_half() {
-    for setting in [Setting::PLAIN, Setting::IN_COMPANY] {
-        for scenario in &ALL {
-            check_at_every_operation(scenario, Fault::of_any().times(2), setting, |_, _| {});
-        }
+    for (setting, scenario) in of_each(&[Setting::PLAIN, Setting::IN_COMPANY]) {
+        check_at_every_operation(scenario, Fault::of_any().times(2), setting, |_, _| {});
     }
 }
 

@@ -70,16 +70,13 @@ pub fn judge(files: &Folder, lanes: &[Lane], at: usize, dice: &mut Dice) -> Resu
     let lane = &lanes[one];
     image.clock.set(lane.steps[lane.begun(at)].now);
     goes_on(&image, lane, &found[one], dice).map_err(|error| format!("{error:?}"))??;
-    if lost > 0 {
-        return Ok(Verdict::Lost(lost));
-    }
     let granted = lanes.iter().map(|lane| lane.steps[lane.acknowledged(at)].highest_token).max();
     let fresh = image.store.try_claim(&scope("s"), &key("fresh"), &asks_for("x"));
     let token = fresh.map_err(|error| format!("{error:?}"))?.claimed().token().get();
     if Some(token) <= granted {
         return Err(format!("token {token} after {granted:?}"));
     }
-    Ok(Verdict::Whole)
+    Ok(if lost > 0 { Verdict::Lost(lost) } else { Verdict::Whole })
 }
 
 /// One of the records is claimed again, and ended by its owner: of the two one must be the owner.

@@ -30,18 +30,18 @@ fn orders(path: &Path) {
 
 /// Opens the file with `fault`, and again on a sound disk: all is there, and can be worked with. Says whether
 /// the fault was met, and what came of it.
-fn check(contents: &Contents, fault: Fault) -> Option<Result<(), Error>> {
+fn check(contents: &Contents, fault: Fault, setting: Setting) -> Option<Result<(), Error>> {
     let (name, make) = contents;
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("store.db");
     make(&path);
     let before = path.exists().then(|| Stored::if_killed(&path));
     let (disk, clock) = (Disk::new(), ManualClock::new(START));
-    let options = bench::options(&disk, &clock, Setting::PLAIN);
+    let options = bench::options(&disk, &clock, setting);
     disk.fail(fault);
     let opened = open(&path, options.clone());
     let log = disk.heal();
-    let context = format!("{name}, {fault:?}: {opened:?}");
+    let context = format!("{name}, {setting:?}, {fault:?}: {opened:?}");
     assert!(log.failed() <= MOST_FAILURES, "{context}: it was tried again, {log:?}");
     if let Some(before) = &before {
         assert_eq!(Stored::if_killed(&path), *before, "{context}, if killed");
@@ -57,13 +57,12 @@ fn check(contents: &Contents, fault: Fault) -> Option<Result<(), Error>> {
     (log.failed() > 0).then(|| opened.map(drop))
 }
 
-#[test]
-fn an_opening_that_meets_faults_anywhere_loses_nothing_and_can_be_tried_again() {
+fn meets_faults_anywhere(setting: Setting) {
     for contents in &FILES {
         for fault in [Fault::of_any(), Fault::of_any().times(2), Fault::of_any().lasting()] {
             let mut refused = 0;
             for nth in 1.. {
-                let Some(opened) = check(contents, fault.from(nth)) else { break };
+                let Some(opened) = check(contents, fault.from(nth), setting) else { break };
                 if let Err(error) = opened {
                     let is_of_the_disk = match error {
                         Error::Unavailable(_) | Error::CannotOpen(_) => true,
@@ -76,8 +75,19 @@ fn an_opening_that_meets_faults_anywhere_loses_nothing_and_can_be_tried_again() 
                 }
             }
             assert!(refused > 10, "{}, {fault:?}: refused {refused} times", contents.0);
+            println!("{}, {setting:?}, {fault:?}: refused {refused} times", contents.0);
         }
     }
+}
+
+#[test]
+fn an_opening_that_meets_faults_anywhere_loses_nothing_and_can_be_tried_again() {
+    meets_faults_anywhere(Setting::PLAIN);
+}
+
+#[test]
+fn at_normal_durability_an_opening_that_meets_faults_anywhere_loses_nothing_either() {
+    meets_faults_anywhere(Setting::NORMAL[0]);
 }
 
 #[test]
@@ -102,7 +112,7 @@ fn an_opening_that_fails_says_what_of() {
             _ => &[Operation::ShmLock],
         };
         let fault = Fault::of(operations, File::Main).with_code(code).lasting();
-        let opened = check(&FILES[2], fault).expect("the fault was met");
+        let opened = check(&FILES[2], fault, Setting::PLAIN).expect("the fault was met");
         let error = opened.expect_err("it can't be opened");
         assert!(is_its_kind(&error), "{operation:?}, {code}: {error:?}");
     }
