@@ -20,6 +20,9 @@
 //! count as absent; only a sweep removes them, and only a claim writes over them. **A storage that is down**
 //! answers `Err`, never an outcome.
 //!
+//! The feature `testing` has a suite that finds out whether a backend keeps all of this, and every rule of
+//! [`transition`](crate::transition): prove it with `idempotency::conformance!` (module `testing::conformance`).
+//!
 //! # A whole backend
 //! In memory, behind one lock, so it need not check what it reads; its sweep looks at every record, which a
 //! real one must not.

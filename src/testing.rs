@@ -1,8 +1,9 @@
-//! Test doubles, for those who test against this crate (feature `testing`).
+//! For those who test against this crate, or write a backend (feature `testing`).
 //!
-//! They wrap a real backend instead of imitating one: what they don't change behaves as it does in
-//! production.
+//! The test doubles wrap a real backend instead of imitating one: what they don't change behaves as it does in
+//! production. [`conformance`] is the suite that every backend has to pass.
 
+pub mod conformance;
 mod faulty;
 
 pub use self::faulty::{Fault, FaultyBackend};
