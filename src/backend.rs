@@ -22,6 +22,7 @@
 //!
 //! The feature `testing` has a suite that finds out whether a backend keeps all of this, and every rule of
 //! [`transition`](crate::transition): prove it with `idempotency::conformance!` (module `testing::conformance`).
+//! `docs/backends.md` shows how, with a backend on files.
 //!
 //! # A whole backend
 //! In memory, behind one lock, so it need not check what it reads; its sweep looks at every record, which a

@@ -1,3 +1,5 @@
-//! The suite that every backend has to pass, on those of this crate and on their wrappers.
+//! The suite that every backend has to pass, on those of this crate, on their wrappers, and on the example of
+//! `docs/backends.md`.
 
 mod backends;
+mod file_per_key;
