@@ -1,5 +1,6 @@
 //! The suite that every backend has to pass, on those of this crate, on their wrappers, and on the example of
-//! `docs/backends.md`.
+//! `docs/backends.md`; and the suite itself, on backends that each do one thing wrong.
 
 mod backends;
 mod file_per_key;
+mod flawed;
