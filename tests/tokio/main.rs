@@ -10,6 +10,7 @@ mod common;
 
 mod bench;
 mod cases;
+mod conformance;
 mod endings;
 mod extensions;
 mod gate;
