@@ -1,4 +1,6 @@
 //! The power goes at any moment, and any part of what was not synced is lost (case 57).
+//!
+//! There is no migration to be cut off: the first version of the schema is the only one.
 
 use crate::bench::Setting;
 use crate::dice::Dice;
@@ -20,6 +22,9 @@ const SETTINGS: [Setting; 4] = [
     Setting { checkpoint_after: 30, counter_is_ahead: true, ..Setting::PLAIN },
     Setting { checkpoint_after: 1, ..Setting::IN_COMPANY },
 ];
+
+/// How often it is tried to have callers share enough commits. On an idle machine, they do the first time.
+const ROUNDS: usize = 50;
 
 const WAYS: [Left; 6] =
     [Left::All, Left::Nothing, Left::TornWrite, Left::Some(0), Left::Some(4), Left::Some(7)];
@@ -128,10 +133,10 @@ fn with_full_durability_nothing_that_was_acknowledged_is_lost_with_the_power() {
 #[test]
 fn with_full_durability_nothing_that_callers_who_share_commits_were_told_is_lost_with_the_power() {
     let mut dice = Dice::new(seed());
-    let setting = Setting { checkpoint_after: 30, ..Setting::PLAIN };
-    let story = story::of_threads(4, 4, setting);
-    let tally = cut(&story, times(300), &mut dice);
-    report("full durability, 4 threads", &story, &tally);
+    let mut stories = (1..=ROUNDS).map(|_| story::of_threads(4, 4, Setting::PLAIN));
+    let story = stories.find(|story| story.shared() > 5).expect("callers that meet");
+    let tally = cut(&story, times(200), &mut dice);
+    report(&format!("full durability, 4 threads, {} syncs saved", story.shared()), &story, &tally);
     assert!(tally.with_loss == 0 && tally.damaged == 0, "{tally:?}");
 }
 

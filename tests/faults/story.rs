@@ -6,7 +6,7 @@ use crate::caller::Caller;
 use crate::common::{START, key, scope};
 use crate::judge::restore;
 use crate::lane::Lane;
-use crate::tape::{Folder, Tape, folder_at};
+use crate::tape::{Change, Folder, Tape, folder_at};
 use crate::vfs::{Disk, Syncs};
 use idempotency::{Durability, ManualClock, SqliteStore};
 use rusqlite::{Connection, OpenFlags};
@@ -22,6 +22,17 @@ pub struct Story {
     pub end: Folder,
     /// While the last handle was still open, so with the log.
     pub before_the_end: Folder,
+}
+
+impl Story {
+    /// How many operations of the callers but the first had no sync of their own.
+    pub fn shared(&self) -> usize {
+        let steps: Vec<_> = self.lanes.iter().skip(1).flat_map(|lane| &lane.steps[1..]).collect();
+        let from = steps.iter().map(|step| step.began).min().unwrap_or(0);
+        let to = steps.iter().map(|step| step.acknowledged).max().unwrap_or(0);
+        let syncs = self.tape.changes[from..to].iter().filter(|change| matches!(change, Change::Sync { .. }));
+        steps.len().saturating_sub(syncs.count())
+    }
 }
 
 /// A connection of the application's, as durable as the store.
@@ -76,7 +87,7 @@ pub fn of_one_caller(setting: Setting, syncs: Syncs) -> Story {
     Story { lanes: vec![caller.into_lane()], tape: disk.take_tape(), end, before_the_end }
 }
 
-/// Callers that share commits.
+/// Callers that come together, each with work of its own.
 pub fn of_threads(threads: usize, rounds: usize, setting: Setting) -> Story {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("store.db");
