@@ -44,13 +44,13 @@ loom *filter:
     cargo test "${flags[@]}" --lib commit_queue::models -- {{ filter }}
     cargo test "${flags[@]}" --test loom -- {{ filter }}
 
-# One build for all of them, with a cfg and a build folder of its own, as for loom. The edits stand in
-# src/backend/sqlite/planted.rs; with IDEMPOTENCY_PLANTED=NAME in the environment, any test of that build runs on one of them.
+# One build for all of them, with a cfg and a build folder of its own, as for loom. The faults stand in src/planted, and which test
+# each must fail in tests/planted/table.rs; with IDEMPOTENCY_PLANTED=NAME in the environment, any test of that build runs on one.
 #
-# Edits the claim's SQL in one place at a time, and shows what the one-step table says against each edit.
+# Plants one fault at a time in the store, and shows the test that fails for it.
 planted:
-    RUSTFLAGS="--cfg idempotency_planted -D warnings" \
-        cargo test --locked --target-dir target/planted --test agreement -- --nocapture mutants::
+    RUSTFLAGS="--cfg idempotency_planted -D warnings" CARGO_TARGET_DIR="{{ justfile_directory() }}/target/planted" \
+        cargo test --locked --test planted -- --nocapture
 
 # Not part of `cargo-test`, which must not build a runtime.
 #

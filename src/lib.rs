@@ -92,6 +92,11 @@ pub mod observability;
 mod observed;
 mod operators;
 mod outcome;
+#[cfg(not(idempotency_planted))]
+mod planted;
+#[cfg(idempotency_planted)]
+#[doc(hidden)]
+pub mod planted;
 mod policy;
 mod ran;
 mod record;
@@ -115,9 +120,6 @@ pub use answer::{ClaimOutcome, InProgress};
 #[doc(inline)]
 pub use async_store::{AsyncClaim, AsyncStore};
 pub use backend::memory::{MemoryBackend, MemoryOptions};
-#[cfg(all(idempotency_planted, feature = "sqlite"))]
-#[doc(hidden)]
-pub use backend::sqlite::planted;
 #[cfg(feature = "sqlite")]
 pub use backend::sqlite::{Durability, SqliteBackend, SqliteOptions};
 #[doc(inline)]

@@ -2,6 +2,7 @@
 //!
 //! The only file that reads a clock of the machine. One unit everywhere: whole milliseconds.
 
+use crate::planted;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -52,7 +53,7 @@ impl Timestamp {
     /// Half-open: what has deadline `d` stands while `now < d`. In Rust it is written down only here.
     #[must_use]
     pub fn is_over(self, now: Self) -> bool {
-        self.0 <= now.0
+        self.0 <= now.0 && !(self.0 == now.0 && planted::is("deadline-late"))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::fingerprint::Fingerprint;
 use crate::outcome::{Completed, FingerprintMismatch, Grant, LostReason, Outcome};
+use crate::planted;
 use crate::policy::Terms;
 use crate::record::{FencingToken, Record, State, Unshown};
 use crate::reply::Reply;
@@ -150,7 +151,8 @@ pub fn apply(
         }),
         Command::Release { token } => ending(record, *token, |own| {
             // An earlier attempt may have had the effect, so the key must not reopen for another request.
-            let write = if own.attempt == 1 { Write::Delete } else { Write::Put(lapsed(own, now)) };
+            let reopens = own.attempt == 1 || planted::is("takeover-released-as-first");
+            let write = if reopens { Write::Delete } else { Write::Put(lapsed(own, now)) };
             Transition { write, outcome: Outcome::Released }
         }),
         Command::Abandon { token } => ending(record, *token, |own| Transition {
@@ -180,7 +182,7 @@ pub fn lost(record: Option<&Record>, token: FencingToken, now: Timestamp) -> Opt
 
 /// The record, unless it has expired: then it is no record, for every command.
 fn standing(record: Option<&Record>, now: Timestamp) -> Option<&Record> {
-    record.filter(|record| !record.is_expired(now))
+    record.filter(|record| !record.is_expired(now) || planted::is("replay-of-the-expired"))
 }
 
 /// The record in progress under `token`, lapsed or not: while nobody has taken over, the token proves the
@@ -207,6 +209,12 @@ enum Found<'a> {
 fn found<'a>(record: Option<&'a Record>, fingerprint: &Fingerprint, now: Timestamp) -> Found<'a> {
     match record {
         None => Found::Nothing,
+        Some(lapsed) if lapsed.is_lapsed(now) && planted::is("takeover-for-another-request") => {
+            Found::Lapsed(lapsed)
+        }
+        Some(done) if done.reply.is_some() && planted::is("replay-to-another-request") => {
+            Found::Answered(done)
+        }
         Some(record) if record.fingerprint != *fingerprint => Found::OtherRequest(record),
         Some(record) if record.is_lapsed(now) => Found::Lapsed(record),
         Some(record) => Found::Answered(record),
@@ -225,7 +233,7 @@ fn claim(
         Found::Lapsed(record) => Inherited {
             attempt: record.attempt.saturating_add(1),
             created_at: record.created_at,
-            checkpoint: record.checkpoint.clone(),
+            checkpoint: record.checkpoint.clone().filter(|_| !planted::is("takeover-without-checkpoint")),
         },
         Found::OtherRequest(record) => {
             return Transition::keep(Outcome::FingerprintMismatch(FingerprintMismatch {
@@ -283,6 +291,7 @@ fn complete(
     retention: Period,
     now: Timestamp,
 ) -> Transition {
+    let token = record.filter(|_| planted::is("complete-without-token")).map_or(token, |any| any.token);
     let own = match own(record, token) {
         Ok(own) => own,
         Err(reason) => {
@@ -325,13 +334,15 @@ fn ending(
     if record.is_none() {
         return Transition::keep(Outcome::AlreadyGone);
     }
+    let token = record.filter(|_| planted::is("release-without-token")).map_or(token, |any| any.token);
     with_own(record, token, change)
 }
 
 /// `own` with one more lease from now. Never less than it had: a step back of the clock must not shorten a
 /// lease.
 fn renewed(own: Record, now: Timestamp) -> Transition {
-    let lease_until = own.lease_until.max(own.lease.after(now));
+    let least = if planted::is("renewal-shortens") { now } else { own.lease_until };
+    let lease_until = least.max(own.lease.after(now));
     let expires_at = own.expires_at.max(own.retention.after(lease_until));
     Transition {
         write: Write::Put(Record { lease_until, expires_at, ..own }),

@@ -21,6 +21,7 @@ use crate::error::BackendError;
 use crate::inspection::{Stats, Stuck, StuckList};
 use crate::key::RecordId;
 use crate::outcome::Outcome;
+use crate::planted;
 use crate::record::{FencingToken, Record};
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 use crate::time::{Clock, Timestamp, read_clock};
@@ -30,6 +31,7 @@ use siphasher::sip::SipHasher13;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::thread;
 
 /// How many records a sweep looks at before it lets others into the shard.
 const SWEEP_BATCH: usize = 256;
@@ -67,7 +69,11 @@ impl MemoryBackend {
 
     fn hash(&self, id: &RecordId) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.hash_seed.0, self.hash_seed.1);
-        id.hash(&mut hasher);
+        if planted::is("scope-ignored") {
+            id.key.hash(&mut hasher)
+        } else {
+            id.hash(&mut hasher)
+        }
         hasher.finish()
     }
 
@@ -92,13 +98,19 @@ impl MemoryBackend {
         let mut displaced = None;
         let mut removed = None;
         let outcome = {
+            let early = planted::is("clock-before-the-lock").then(|| read_clock(&*self.clock));
             let mut shard = self.shard(hash).lock();
-            let now = read_clock(&*self.clock)?;
+            let now = early.unwrap_or_else(|| read_clock(&*self.clock))?;
             let slot = shard.find(hash, id);
             let Transition { write, outcome } = match slot.and_then(|slot| shard.get_mut(slot)) {
                 Some(entry) => entry.show(|_, record| self.decide(Some(record), command, now)),
                 None => self.decide(None, command, now),
             }?;
+            if planted::is("claim-in-two-steps") {
+                drop(shard);
+                thread::sleep(planted::GAP);
+                shard = self.shard(hash).lock();
+            }
             match (write, slot) {
                 (Write::Put(record), Some(slot)) => {
                     let replaced = shard.replace(slot, record);
@@ -141,7 +153,12 @@ impl MemoryBackend {
     ) -> Result<Transition, BackendError> {
         check(record)?;
         let grants = transition::grants(record, command, now);
-        let token = if grants { self.draw_token()? } else { FencingToken::FIRST };
+        let token = match record {
+            _ if !grants => FencingToken::FIRST,
+            _ if !planted::is("token-of-the-record") => self.draw_token()?,
+            None => FencingToken::FIRST,
+            Some(record) => FencingToken::new(record.token.get().saturating_add(1)).unwrap_or(record.token),
+        };
         let transition = transition::apply(record, command, now, token);
         if let Write::Put(record) = &transition.write {
             check(Some(record))?;
@@ -184,6 +201,10 @@ impl MemoryBackend {
                 }
             }
         };
+        if planted::is("sweep-by-key-in-memory") {
+            thread::sleep(planted::GAP);
+            expired.iter().for_each(|entry| drop(self.try_execute(entry.id(), &Command::Forget)));
+        }
         Ok((expired.len(), first))
     }
 }

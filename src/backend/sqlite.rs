@@ -12,8 +12,6 @@ mod line;
 mod open;
 mod options;
 mod place;
-#[cfg(idempotency_planted)]
-pub mod planted;
 mod process;
 mod readers;
 mod row;
@@ -24,6 +22,8 @@ mod survey;
 mod transaction;
 mod watch;
 mod writer;
+#[cfg(idempotency_planted)]
+mod wrong;
 
 pub use self::options::{Durability, SqliteOptions};
 pub(crate) use self::transaction::Atomic;
@@ -158,6 +158,10 @@ impl Backend for SqliteBackend {
     }
 
     fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
+        #[cfg(idempotency_planted)]
+        if crate::planted::is("sweep-by-key-in-sqlite") {
+            return wrong::sweep_by_key(self, limit);
+        }
         let mut removed: usize = 0;
         loop {
             let left = limit.saturating_sub(removed);

@@ -6,8 +6,6 @@
 
 mod classes;
 mod inspected;
-#[cfg(all(idempotency_planted, feature = "sqlite"))]
-mod mutants;
 mod plain;
 mod pure;
 mod rules;

@@ -15,6 +15,7 @@ pub const LEVELS: &[Unit] = &[
     ("hex", 0),
     ("into_bytes", 0),
     ("jitter", 0),
+    ("planted", 0),
     ("inspection", 1),
     ("outcome", 1),
     ("transition", 1),

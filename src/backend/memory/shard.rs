@@ -4,6 +4,7 @@ use crate::backend::memory::entry::Entry;
 use crate::backend::memory::expiries::Expiries;
 use crate::backend::memory::slab::Slab;
 use crate::key::RecordId;
+use crate::planted;
 use crate::record::Record;
 use crate::time::Timestamp;
 use hashbrown::HashTable;
@@ -40,6 +41,10 @@ fn half(hash: u64) -> u32 {
     u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0)
 }
 
+fn is_same(one: &RecordId, other: &RecordId) -> bool {
+    one.key == other.key && (one.scope == other.scope || planted::is("scope-ignored"))
+}
+
 /// What a record was replaced by, in bytes, and the record that it displaced.
 pub(super) struct Replaced {
     /// To be dropped once the lock is released.
@@ -69,7 +74,8 @@ impl Shard {
     pub(super) fn find(&self, hash: u64, id: &RecordId) -> Option<u32> {
         let sought = Place { hash: half(hash), slot: 0 };
         let is_its = |place: &Place| {
-            place.hash == sought.hash && self.entries.get(place.slot).is_some_and(|entry| entry.id() == id)
+            place.hash == sought.hash
+                && self.entries.get(place.slot).is_some_and(|entry| is_same(entry.id(), id))
         };
         self.by_id.find(sought.table_hash(), is_its).map(|place| place.slot)
     }

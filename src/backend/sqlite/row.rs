@@ -4,6 +4,7 @@ use crate::backend::sqlite::failure;
 use crate::error::BackendError;
 use crate::fingerprint::Fingerprint;
 use crate::key::RecordId;
+use crate::planted;
 use crate::record::{FencingToken, Record, State};
 use crate::reply::{Reply, StoredResponse};
 use crate::time::{Period, Timestamp};
@@ -101,7 +102,10 @@ pub(super) fn read(
     };
     let reply = match kind {
         None => None,
-        Some(kind) if reply_checksum == Some(stored.sum(id, &fingerprint, kind)) => {
+        Some(kind)
+            if planted::is("checksum-unchecked")
+                || reply_checksum == Some(stored.sum(id, &fingerprint, kind)) =>
+        {
             Some(stored.reply(kind).ok_or(BackendError::corrupt("a reply is malformed"))?)
         }
         Some(_) => return Err(BackendError::corrupt("a reply does not match its checksum")),

@@ -4,10 +4,13 @@ use crate::backend::sqlite::evidence::Evidence;
 use crate::backend::sqlite::failure::{is_of_a_lock, nothing_done};
 use crate::backend::sqlite::row::{self, CheckpointColumns};
 use crate::backend::sqlite::sql::{BACK_TO_MARK, CLEAR_MARK, SET_MARK, Statements};
+#[cfg(idempotency_planted)]
+use crate::backend::sqlite::wrong;
 use crate::error::BackendError;
 use crate::fingerprint::Fingerprint;
 use crate::key::RecordId;
 use crate::outcome::{Grant, Outcome};
+use crate::planted;
 use crate::policy::Terms;
 use crate::record::{FencingToken, Record};
 use crate::time::{Clock, Timestamp, read_clock};
@@ -42,7 +45,7 @@ enum Counter {
 
 /// What became of the row that a claim is to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Granted {
+pub(super) enum Granted {
     No,
     /// It was not there before, so all of it is known.
     Inserted,
@@ -164,22 +167,24 @@ impl<'s> Session<'s> {
     ) -> Result<Granted, BackendError> {
         let lease_until = terms.lease.after(now);
         let last_inserted = self.connection.last_insert_rowid();
-        let changed = self.change(
-            &self.statements.claim,
-            params![
-                id.scope.as_str(),
-                id.key.as_str(),
-                token.get(),
-                now.as_millis(),
-                terms.lease.as_millis(),
-                terms.retention.as_millis(),
-                lease_until.as_millis(),
-                terms.retention.after(lease_until).as_millis(),
-                fingerprint.format(),
-                fingerprint.digest(),
-                self.writer,
-            ],
-        )?;
+        let parameters = params![
+            id.scope.as_str(),
+            id.key.as_str(),
+            token.get(),
+            now.as_millis(),
+            terms.lease.as_millis(),
+            terms.retention.as_millis(),
+            lease_until.as_millis(),
+            terms.retention.after(lease_until).as_millis(),
+            fingerprint.format(),
+            fingerprint.digest(),
+            self.writer,
+        ];
+        #[cfg(idempotency_planted)]
+        if planted::is("grant-from-returning") {
+            return wrong::grant_from_returning(self, parameters);
+        }
+        let changed = self.change(&self.statements.claim, parameters)?;
         Ok(match changed {
             // An update leaves that number as it is. So does a row that has the number of one which was deleted;
             // then it is read back for nothing.
@@ -202,7 +207,8 @@ impl<'s> Session<'s> {
     /// SQLite's backup does, and then the counter alone would grant a token again.
     fn next_token(&self) -> Result<Option<FencingToken>, BackendError> {
         let next = self.last_token()?.checked_add(1).and_then(FencingToken::new);
-        Ok(next.map(|next| next.max(FencingToken::at_wall_clock())))
+        let is_bounded = !planted::is("token-of-the-live-rows");
+        Ok(next.map(|next| if is_bounded { next.max(FencingToken::at_wall_clock()) } else { next }))
     }
 
     /// The highest token that was granted, or 0.

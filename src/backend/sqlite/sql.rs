@@ -3,9 +3,8 @@
 //! `{p}` stands for the prefix. Tables are named with their schema, so that a temporary table or an attached
 //! database of the application can't stand in for one.
 
-#[cfg(idempotency_planted)]
-use crate::backend::sqlite::planted;
 use crate::error::BackendError;
+use crate::planted;
 
 /// Records, readable in the `sqlite3` shell. The checks restate the invariants of a record; wide columns come
 /// last, since SQLite reads a row from the left. `writer` tells the connections apart that may have granted a
@@ -243,10 +242,7 @@ macro_rules! statements {
 
         impl Statements {
             pub(super) fn new(prefix: &Prefix) -> Self {
-                let statements = Self { $($name: $template.replace("{p}", &prefix.0),)* };
-                #[cfg(idempotency_planted)]
-                let statements = Self { $($name: planted::edit(stringify!($name), statements.$name),)* };
-                statements
+                Self { $($name: planted::edit(stringify!($name), $template).replace("{p}", &prefix.0),)* }
             }
         }
     };

@@ -13,6 +13,7 @@ use crate::backend::sqlite::writer::Ending;
 use crate::error::{BackendError, Error};
 use crate::key::RecordId;
 use crate::outcome::{Completed, Grant, Outcome};
+use crate::planted;
 use crate::reply::Reply;
 use crate::time::Period;
 use crate::transition::Command;
@@ -98,7 +99,8 @@ impl SqliteBackend {
                 // The child must not write another page: the parent may have committed by now.
                 return Err(BackendError::forked());
             }
-            if fate != Fate::Open || transaction.is_autocommit() {
+            let has_ended = fate != Fate::Open || transaction.is_autocommit();
+            if has_ended && !planted::is("ended-transaction-unnoticed") {
                 loan.lent = Lent::Ended;
                 let committed = fate != Fate::RolledBack;
                 return Ok(Ending::RollBack(match worked {
@@ -111,6 +113,9 @@ impl SqliteBackend {
                 Err(stop) => return Ok(Ending::RollBack(Atomic::Stopped(stop))),
             };
             unrecorded = Some(reply.clone());
+            if planted::is("completion-outside") {
+                transaction.execute_batch("COMMIT; BEGIN IMMEDIATE").map_err(nothing_done)?;
+            }
             let complete = Command::Complete { token: grant.token, reply: reply.clone(), retention };
             Ok(match session.execute(id, &complete, session.now()?)?.outcome {
                 Outcome::Recorded(completed) => {

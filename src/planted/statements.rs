@@ -1,8 +1,4 @@
-//! Edits of the store's SQL that are known to be wrong, planted one at a time to see that a test fails for
-//! each. Compiled only with `--cfg idempotency_planted`: `just planted`.
-//!
-//! `IDEMPOTENCY_PLANTED` names the one that a process runs with; without it, every statement is as it was
-//! written.
+//! Edits of the store's SQL.
 //!
 //! Some edits of the claim are left out, since no sound record tells them from the original:
 //! - Its last two lines, one condition at a time, and `state = 'in_progress'` before them: a record is
@@ -13,29 +9,27 @@
 //!   nobody reads them while there is no `reply_kind`, and the next completion writes all of them.
 //! - `writer`: it is no part of the record.
 
-use std::env;
-use std::sync::LazyLock;
+use crate::planted::{self, Variant};
 
 /// A statement with one edit.
 #[derive(Clone, Copy, Debug)]
-pub struct Mutant {
-    /// What `IDEMPOTENCY_PLANTED` calls it.
-    pub name: &'static str,
-    /// What the store does wrong with it.
-    pub wrong: &'static str,
-    statement: &'static str,
+pub struct Edit {
+    /// What is wrong with the store then.
+    pub variant: Variant,
+    /// The statement's name among the store's.
+    pub statement: &'static str,
     /// What is replaced: it stands in the statement once.
     text: &'static str,
     by: &'static str,
 }
 
-const fn claim(name: &'static str, wrong: &'static str, text: &'static str, by: &'static str) -> Mutant {
-    Mutant { name, wrong, statement: "claim", text, by }
+const fn claim(name: &'static str, wrong: &'static str, text: &'static str, by: &'static str) -> Edit {
+    Edit { variant: Variant { name, wrong }, statement: "claim", text, by }
 }
 
 /// All of them.
 #[rustfmt::skip]
-pub const MUTANTS: &[Mutant] = &[
+pub const EDITS: &[Edit] = &[
     // When it grants.
     claim("expiry-late", "a record stands at the very moment of its expiry",
         "WHERE stored.expires_at_ms <= ?4", "WHERE stored.expires_at_ms < ?4"),
@@ -118,6 +112,14 @@ pub const MUTANTS: &[Mutant] = &[
         "?5, ?6,", "?6, ?5,"),
     claim("first-time-is-the-leases-end", "a first claim is dated to the end of its lease",
         "1, ?4, ?5", "1, ?7, ?5"),
+    Edit {
+        variant: Variant {
+            name: "token-of-the-live-rows",
+            wrong: "the next token is one more than the highest that stands, so it is granted again after a sweep",
+        },
+        statement: "read_last_token", text: "last_token FROM main.{p}meta",
+        by: "ifnull(max(token), 0) FROM main.{p}record",
+    },
 ];
 
 /// The checkpoint with its checksum, and the columns between them.
@@ -127,24 +129,10 @@ const SAVED: &str = "checkpoint_checksum = iif(stored.expires_at_ms <= ?4, NULL,
   reply_body = NULL,
   checkpoint = iif(stored.expires_at_ms <= ?4, NULL, stored.checkpoint)";
 
-static PLANTED: LazyLock<Option<String>> = LazyLock::new(|| {
-    let name = env::var_os("IDEMPOTENCY_PLANTED")?.to_string_lossy().into_owned();
-    assert!(
-        MUTANTS.iter().any(|mutant| mutant.name == name),
-        "IDEMPOTENCY_PLANTED: nothing is called {name:?}"
-    );
-    Some(name)
-});
-
-/// Whether this process runs with what is called `name`.
-fn is_planted(name: &str) -> bool {
-    PLANTED.as_deref() == Some(name)
-}
-
 /// The SQL of `statement`, with the planted edit if that is one of this statement.
-pub(super) fn edit(statement: &str, sql: String) -> String {
-    let mutant = MUTANTS.iter().find(|mutant| mutant.statement == statement && is_planted(mutant.name));
-    let Some(Mutant { name, text, by, .. }) = mutant else { return sql };
-    assert_eq!(sql.matches(text).count(), 1, "{name}: how often its text stands in the statement");
+pub(crate) fn edit(statement: &str, sql: &str) -> String {
+    let planted = EDITS.iter().find(|edit| edit.statement == statement && planted::is(edit.variant.name));
+    let Some(Edit { variant, text, by, .. }) = planted else { return sql.to_owned() };
+    assert_eq!(sql.matches(text).count(), 1, "{}: how often its text stands in the statement", variant.name);
     sql.replace(text, by)
 }
