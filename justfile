@@ -44,6 +44,14 @@ loom *filter:
     cargo test "${flags[@]}" --lib commit_queue::models -- {{ filter }}
     cargo test "${flags[@]}" --test loom -- {{ filter }}
 
+# Without SQLite, as for loom, with a cfg and a build folder of its own. Faults can be planted in this build, too, so that it shows
+# that it finds a race. IDEMPOTENCY_SOAK=N draws N times as many.
+#
+# Draws interleavings of 4 to 8 threads over the whole memory backend, and of those who wait for a reply.
+shuttle *filter:
+    RUSTFLAGS="--cfg idempotency_shuttle --cfg idempotency_planted -D warnings" \
+        cargo test --locked --release --no-default-features --target-dir target/shuttle --test shuttle -- --nocapture {{ filter }}
+
 # One build for all of them, with a cfg and a build folder of its own, as for loom. The faults stand in src/planted, and which test
 # each must fail in tests/planted/table.rs; with IDEMPOTENCY_PLANTED=NAME in the environment, any test of that build runs on one.
 #

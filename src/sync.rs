@@ -1,10 +1,10 @@
-//! The locks and atomics that the concurrent parts use: `parking_lot` and `std`, or `loom` when it checks
-//! them.
+//! The locks and atomics that the concurrent parts use: `parking_lot` and `std`, or those of `loom` or `shuttle`
+//! when it checks them.
 //!
-//! The only file that names either. It offers the small, non-poisoning part that both have; `Arc` is always
+//! The only file that names any. It offers the small, non-poisoning part that all have; `Arc` is always
 //! std's, since loom's cannot hold a `dyn` value.
 
-#[cfg(not(idempotency_loom))]
+#[cfg(not(any(idempotency_loom, idempotency_shuttle)))]
 mod imp {
     pub(crate) use parking_lot::Mutex;
     #[cfg(any(feature = "sqlite", test))]
@@ -13,6 +13,7 @@ mod imp {
     #[cfg(feature = "sqlite")]
     pub(crate) use parking_lot::{FairMutex, FairMutexGuard};
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+    pub(crate) use std::thread::sleep;
 
     /// A condition variable whose `wait` takes the guard and gives it back, as loom's does.
     #[cfg(any(feature = "sqlite", test))]
@@ -36,21 +37,31 @@ mod imp {
     }
 }
 
-#[cfg(idempotency_loom)]
+#[cfg(any(idempotency_loom, idempotency_shuttle))]
 mod imp {
-    #[cfg(test)]
+    #[cfg(idempotency_loom)]
+    use loom as checker;
+    #[cfg(idempotency_shuttle)]
+    use shuttle as checker;
+
+    #[cfg(all(test, idempotency_loom))]
     pub(crate) use loom::{model, thread};
 
-    pub(crate) use loom::sync::MutexGuard;
-    pub(crate) use loom::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+    pub(crate) use checker::sync::MutexGuard;
+    pub(crate) use checker::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+    /// shuttle's lets the others run.
+    #[cfg(idempotency_shuttle)]
+    pub(crate) use shuttle::thread::sleep;
+    #[cfg(idempotency_loom)]
+    pub(crate) use std::thread::sleep;
 
-    /// loom's mutex in the shape of `parking_lot`'s: `lock` gives the guard itself.
+    /// The checker's mutex in the shape of `parking_lot`'s: `lock` gives the guard itself.
     #[derive(Debug)]
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+    pub(crate) struct Mutex<T>(checker::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Self {
-            Self(loom::sync::Mutex::new(value))
+            Self(checker::sync::Mutex::new(value))
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -66,15 +77,15 @@ mod imp {
         }
     }
 
-    /// loom's condition variable, without poisoning.
+    /// The checker's condition variable, without poisoning.
     #[cfg(test)]
     #[derive(Debug)]
-    pub(crate) struct Condvar(loom::sync::Condvar);
+    pub(crate) struct Condvar(checker::sync::Condvar);
 
     #[cfg(test)]
     impl Condvar {
         pub(crate) fn new() -> Self {
-            Self(loom::sync::Condvar::new())
+            Self(checker::sync::Condvar::new())
         }
 
         pub(crate) fn wait<'m, T>(&self, guard: MutexGuard<'m, T>) -> MutexGuard<'m, T> {
@@ -93,7 +104,7 @@ mod imp {
 pub(crate) use imp::*;
 
 /// Locks that can be waited on with a time-out, which loom does not have: `parking_lot`'s in every build, and
-/// not checked by loom.
+/// not checked.
 pub(crate) mod timed {
     pub(crate) use parking_lot::{Condvar, Mutex};
 }

@@ -9,9 +9,9 @@ use crate::key::{IdempotencyKey, RecordId, Scope};
 use crate::metrics::Event;
 use crate::record::FencingToken;
 use crate::store::IdempotencyStore;
+use crate::sync::sleep;
 use crate::time::Stopwatch;
 use crate::transition::{self, Command};
-use std::thread;
 use std::time::Duration;
 
 /// How long the first pause between two looks is at the most. Each further one may be twice as long.
@@ -65,7 +65,7 @@ impl<B: Backend> IdempotencyStore<B> {
         let mut wait = Wait::new(max_wait);
         let mut outcome = self.try_claim(scope, key, fingerprint)?;
         while let Some(pause) = wait.pause(&outcome) {
-            thread::sleep(pause);
+            sleep(pause);
             outcome = self.look_then_claim(scope, key, fingerprint)?;
         }
         Ok(outcome)

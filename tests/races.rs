@@ -14,11 +14,14 @@ mod dice;
 mod history;
 #[path = "common/seed.rs"]
 mod seed;
+#[path = "races/terms.rs"]
+mod terms;
 
-use arena::{Arena, LEASE, RETENTION, arenas, fingerprint, key, reply_of, scope};
+use arena::{Arena, arenas};
 use dice::Dice;
 use idempotency::{Claim, ClaimOutcome, DynStore, Error, FencingToken, LostReason};
 use std::collections::HashSet;
+use terms::{LEASE, RETENTION, fingerprint, key, reply_of, scope};
 
 fn claim(store: &DynStore, name: &str) -> ClaimOutcome {
     store.try_claim(&scope(), &key(name), &fingerprint()).expect("an answer")
@@ -219,13 +222,14 @@ fn claim_what_is_swept(about: &str, arena: &Arena, keys: usize, claimers: usize,
 fn whatever_threads_do_to_a_key_only_its_newest_claim_writes_and_what_it_records_is_replayed() {
     use checker::What;
     const ROUNDS: usize = 6;
+    const CALLS: usize = 150;
     let mut dice = Dice::new(seed::seed());
     for arena in arenas() {
         let mut all = Vec::new();
         for round in 0..ROUNDS {
             let threads = dice.between(2, 8);
             let about = format!("{}, round {round}, {threads} threads", arena.name);
-            let seen = history::of(&arena, threads, round, &mut dice);
+            let seen = history::of(&arena, threads, CALLS, round, &mut dice);
             history::check(&about, &arena, round, &seen);
             all.extend(seen);
         }

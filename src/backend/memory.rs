@@ -23,7 +23,7 @@ use crate::key::RecordId;
 use crate::outcome::Outcome;
 use crate::planted;
 use crate::record::{FencingToken, Record};
-use crate::sync::{AtomicUsize, Mutex, Ordering};
+use crate::sync::{AtomicUsize, Mutex, Ordering, sleep};
 use crate::time::{Clock, Timestamp, read_clock};
 use crate::transition::{self, Command, Transition, Write};
 use crossbeam_utils::CachePadded;
@@ -31,7 +31,6 @@ use siphasher::sip::SipHasher13;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::thread;
 
 /// How many records a sweep looks at before it lets others into the shard.
 const SWEEP_BATCH: usize = 256;
@@ -70,9 +69,9 @@ impl MemoryBackend {
     fn hash(&self, id: &RecordId) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.hash_seed.0, self.hash_seed.1);
         if planted::is("scope-ignored") {
-            id.key.hash(&mut hasher)
+            id.key.hash(&mut hasher);
         } else {
-            id.hash(&mut hasher)
+            id.hash(&mut hasher);
         }
         hasher.finish()
     }
@@ -108,7 +107,7 @@ impl MemoryBackend {
             }?;
             if planted::is("claim-in-two-steps") {
                 drop(shard);
-                thread::sleep(planted::GAP);
+                sleep(planted::GAP);
                 shard = self.shard(hash).lock();
             }
             match (write, slot) {
@@ -153,12 +152,9 @@ impl MemoryBackend {
     ) -> Result<Transition, BackendError> {
         check(record)?;
         let grants = transition::grants(record, command, now);
-        let token = match record {
-            _ if !grants => FencingToken::FIRST,
-            _ if !planted::is("token-of-the-record") => self.draw_token()?,
-            None => FencingToken::FIRST,
-            Some(record) => FencingToken::new(record.token.get().saturating_add(1)).unwrap_or(record.token),
-        };
+        let token = if grants { self.draw_token()? } else { FencingToken::FIRST };
+        let one_more = || FencingToken::new(record.map_or(0, |own| own.token.get()).saturating_add(1));
+        let token = planted::is("token-of-the-record").then(one_more).flatten().unwrap_or(token);
         let transition = transition::apply(record, command, now, token);
         if let Write::Put(record) = &transition.write {
             check(Some(record))?;
@@ -202,7 +198,7 @@ impl MemoryBackend {
             }
         };
         if planted::is("sweep-by-key-in-memory") {
-            thread::sleep(planted::GAP);
+            sleep(planted::GAP);
             expired.iter().for_each(|entry| drop(self.try_execute(entry.id(), &Command::Forget)));
         }
         Ok((expired.len(), first))

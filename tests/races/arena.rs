@@ -1,15 +1,9 @@
-//! Where threads race, and what they draw.
+//! Where threads race.
 
-use idempotency::{
-    Backend, DynStore, FencingToken, Fingerprint, IdempotencyKey, IdempotencyStore, ManualClock,
-    MemoryBackend, MemoryOptions, Policy, Reply, Scope, Timestamp,
-};
+use crate::terms::{clock, handle};
+use idempotency::{DynStore, ManualClock, MemoryBackend, MemoryOptions};
 use std::sync::Barrier;
 use std::thread;
-use std::time::Duration;
-
-pub const LEASE: Duration = Duration::from_secs(30);
-pub const RETENTION: Duration = Duration::from_secs(60);
 
 /// A store, through one handle or more.
 pub struct Arena {
@@ -30,15 +24,6 @@ pub fn arenas() -> Vec<Arena> {
     ]
 }
 
-fn clock() -> ManualClock {
-    ManualClock::new(Timestamp::from_millis(1_000_000_000))
-}
-
-fn handle(backend: impl Backend) -> DynStore {
-    let policy = Policy::new().with_lease(LEASE).with_retention(RETENTION);
-    IdempotencyStore::new(backend).with_policy(policy).expect("a usable policy").erase()
-}
-
 impl Arena {
     fn in_memory() -> Self {
         let clock = clock();
@@ -54,6 +39,7 @@ impl Arena {
     #[cfg(feature = "sqlite")]
     fn on_sqlite(name: &'static str, handles: usize) -> Self {
         use idempotency::{Durability, SqliteBackend, SqliteOptions};
+        use std::time::Duration;
         let clock = clock();
         let file = tempfile::tempdir().expect("a temporary folder");
         let open = |_| {
@@ -91,21 +77,4 @@ impl Arena {
             started.into_iter().map(|thread| thread.join().expect("a thread that ends well")).collect()
         })
     }
-}
-
-pub fn scope() -> Scope {
-    Scope::new("scope").expect("a scope")
-}
-
-pub fn key(name: &str) -> IdempotencyKey {
-    IdempotencyKey::new(name).expect("a key")
-}
-
-pub fn fingerprint() -> Fingerprint {
-    Fingerprint::builder().field("what", "it").finish()
-}
-
-/// A reply that names the claim which recorded it.
-pub fn reply_of(token: FencingToken) -> Reply {
-    Reply::Reference(token.to_string())
 }

@@ -1,27 +1,27 @@
 //! Threads that draw what they do to a few keys, and what they saw.
 
-use crate::arena::{Arena, LEASE, RETENTION, fingerprint, key, reply_of, scope};
+use crate::arena::Arena;
 use crate::checker::{self, Seen, Terms, What};
 use crate::dice::Dice;
+use crate::terms::{LEASE, RETENTION, fingerprint, key, reply_of, scope};
 use idempotency::{Backend, Command, DynStore, FencingToken, Outcome, Period, RecordId};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const KEYS: usize = 2;
-const CALLS: usize = 150;
 
 fn id(round: usize, number: usize) -> RecordId {
     RecordId::new(scope(), key(&format!("{round} {number}")))
 }
 
-/// Lets threads do what they draw, with stale tokens too, and gives all that they saw.
-pub fn of(arena: &Arena, threads: usize, round: usize, dice: &mut Dice) -> Vec<Seen> {
+/// Lets threads make so many calls each, drawn, with stale tokens too; gives all that they saw.
+pub fn of(arena: &Arena, threads: usize, calls: usize, round: usize, dice: &mut Dice) -> Vec<Seen> {
     let ticks = AtomicU64::new(0);
     let dice: Vec<_> = (0..threads).map(|_| dice.deal()).collect();
     let seen = arena.at_once(threads, |number, store| {
         let mut worker = Worker { store, arena, round, ticks: &ticks, tokens: Vec::new(), seen: Vec::new() };
         let mut dice = dice[number].clone();
-        for _ in 0..CALLS {
+        for _ in 0..calls {
             worker.call(&mut dice);
         }
         worker.seen
