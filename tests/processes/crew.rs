@@ -123,6 +123,16 @@ impl Child {
         said
     }
 
+    /// What it has said and was not heard yet.
+    pub fn heard_already(&self) -> Vec<String> {
+        self.said.try_iter().collect()
+    }
+
+    /// Sends it `SIGKILL` (on Unix), and does not wait for its end.
+    pub fn strike(&mut self) {
+        self.process.kill().expect("a child that is not waited for yet");
+    }
+
     /// Kills the child (SIGKILL on Unix), and gives what it had said and was not heard yet.
     pub fn kill(mut self) -> Vec<String> {
         self.end();

@@ -12,16 +12,21 @@ mod common;
 mod crew;
 #[path = "../common/dice.rs"]
 mod dice;
+mod doomed;
 mod fairness;
 mod fresh_files;
 #[path = "../common/history.rs"]
 mod history;
 mod killed;
+mod killed_at_once;
+mod ledger;
 mod one_winner;
 mod report;
 #[path = "../common/seed.rs"]
 mod seed;
 mod short_leases;
+#[path = "../common/soak.rs"]
+mod soak;
 mod sweeping;
 mod two_processes;
 mod worker;
