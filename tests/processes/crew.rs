@@ -123,6 +123,11 @@ impl Child {
         said
     }
 
+    #[cfg(target_os = "linux")]
+    pub fn id(&self) -> i32 {
+        self.process.id().try_into().expect("a process's number")
+    }
+
     /// What it has said and was not heard yet.
     pub fn heard_already(&self) -> Vec<String> {
         self.said.try_iter().collect()

@@ -25,8 +25,12 @@ mod report;
 #[path = "../common/seed.rs"]
 mod seed;
 mod short_leases;
+#[cfg(target_os = "linux")]
+mod signals;
 #[path = "../common/soak.rs"]
 mod soak;
+#[cfg(target_os = "linux")]
+mod stopped;
 mod sweeping;
 mod two_processes;
 mod worker;
