@@ -20,14 +20,14 @@ fn with_a_transaction(work: impl FnOnce(&Transaction<'_>) -> Result<(), Error>) 
     work(&Transaction::new_unchecked(&connection, TransactionBehavior::Immediate).expect("a transaction"))
 }
 
-type Call = (&'static str, Box<dyn FnOnce(&SqliteStore) -> Result<(), Error>>);
+pub type Call = (&'static str, Box<dyn FnOnce(&SqliteStore) -> Result<(), Error>>);
 
 fn claim(store: &SqliteStore, name: &str) -> Claim {
     store.try_claim(&scope("a"), &key(name), &asks_for("x")).expect("an answer").claimed()
 }
 
 /// Every kind of call, the owners' on claims that stand.
-fn calls(store: &SqliteStore) -> Vec<Call> {
+pub fn calls(store: &SqliteStore) -> Vec<Call> {
     let (s, k, print) = (scope("a"), key("ticket"), asks_for("x"));
     let many = ["one", "two"].map(|name| (s.clone(), key(name), print));
     let ticket = || -> Ticket { claim(store, "ticket").into_ticket() };

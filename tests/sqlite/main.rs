@@ -20,6 +20,8 @@ mod fork;
 mod forked_looks;
 #[cfg(unix)]
 mod forks;
+#[cfg(target_os = "linux")]
+mod forks_under_load;
 mod full;
 mod full_inside;
 mod lean;
@@ -34,6 +36,9 @@ mod opening;
 mod ordinary_user;
 mod readers;
 mod snapshots;
+#[cfg(target_os = "linux")]
+#[path = "../common/soak.rs"]
+mod soak;
 mod sweeping;
 mod trace;
 mod versions;
