@@ -9,7 +9,7 @@ use crate::seed::seed;
 use std::any::type_name;
 use std::env;
 use std::fmt::Display;
-use std::io::{BufRead, BufReader, Write, stdin};
+use std::io::{self, BufRead, BufReader, Write, stdin};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -47,17 +47,29 @@ pub struct Child {
 
 impl Child {
     /// Starts child `number` of `test`, which must be the function that calls this, to work on `file`.
-    pub fn start<T: Fn()>(_test: &T, number: usize, file: &Path, seed: u64) -> Self {
+    pub fn start<T: Fn()>(test: &T, number: usize, file: &Path, seed: u64) -> Self {
+        Self::try_start(test, number, file, seed, |_| ()).expect("a child that starts")
+    }
+
+    /// The same with a process that is prepared in a way which a system may refuse.
+    pub fn try_start<T: Fn()>(
+        _test: &T,
+        number: usize,
+        file: &Path,
+        seed: u64,
+        prepare: impl FnOnce(&mut Command),
+    ) -> io::Result<Self> {
         let (_, name) = type_name::<T>().split_once("::").expect("a test within this program");
-        let mut process = Command::new(env::current_exe().expect("this program"))
+        let mut command = Command::new(env::current_exe().expect("this program"));
+        command
             .args(["--exact", name, "--nocapture", "--test-threads=1"])
             .env(NUMBER, number.to_string())
             .env(FILE, file)
             .env(SEED, seed.to_string())
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("a child that starts");
+            .stdout(Stdio::piped());
+        prepare(&mut command);
+        let mut process = command.spawn()?;
         let output = BufReader::new(process.stdout.take().expect("a piped output"));
         let (hears, said) = channel();
         let reader = thread::spawn(move || {
@@ -69,7 +81,7 @@ impl Child {
                 }
             }
         });
-        Self { number, process, said, reader: Some(reader) }
+        Ok(Self { number, process, said, reader: Some(reader) })
     }
 
     pub fn start_many<T: Fn()>(test: &T, count: usize, file: &Path, seed: u64) -> Vec<Self> {

@@ -20,8 +20,12 @@ mod history;
 mod killed;
 mod killed_at_once;
 mod ledger;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod no_room;
 mod one_winner;
 mod report;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod room;
 #[path = "../common/seed.rs"]
 mod seed;
 mod short_leases;
