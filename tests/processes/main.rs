@@ -6,6 +6,7 @@
 #![cfg(feature = "sqlite")]
 
 mod broken_histories;
+mod clocks;
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "shared by test files that use different parts of it")]
 mod common;

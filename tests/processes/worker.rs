@@ -40,7 +40,12 @@ pub struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     pub fn new(parent: &'a Parent, terms: Terms) -> Self {
-        let (store, ticks) = (open(&parent.file, terms), Ticks::beside(&parent.file));
+        Self::on(parent, terms, open(&parent.file, terms))
+    }
+
+    /// With a store of its own on the file.
+    pub fn on(parent: &'a Parent, terms: Terms, store: SqliteStore) -> Self {
+        let ticks = Ticks::beside(&parent.file);
         Self { parent, store, terms, ticks, granted: Vec::new(), report: Vec::new() }
     }
 
