@@ -9,6 +9,8 @@ mod clock;
 mod endings;
 mod ownership;
 mod periods;
+#[cfg(feature = "sqlite")]
+mod restored;
 #[path = "../common/seed.rs"]
 mod seed;
 #[path = "../common/snapshot.rs"]

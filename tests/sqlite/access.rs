@@ -27,6 +27,19 @@ fn refused(path: &Path, options: SqliteOptions, what: &str) -> Error {
     error
 }
 
+/// What SQLite itself said.
+#[cfg(unix)]
+fn code(error: &Error) -> Option<i32> {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<rusqlite::Error>() {
+            return error.sqlite_error().map(|failure| failure.extended_code);
+        }
+        source = error.source();
+    }
+    None
+}
+
 fn entries(folder: &Path) -> Vec<std::ffi::OsString> {
     let mut names: Vec<_> = std::fs::read_dir(folder)
         .expect("a readable folder")
@@ -91,6 +104,7 @@ mod modes {
                     let before = std::fs::read(&path).expect("a file");
                     let error = refused(&path, SqliteOptions::new(), journal);
                     assert!(matches!(error, Error::ReadOnly(_)), "{journal}: {error:?}");
+                    assert_eq!(code(&error), Some(rusqlite::ffi::SQLITE_READONLY), "{journal}: {error:?}");
                     assert!(std::fs::read(&path).expect("a file") == before, "{journal}: it was changed");
 
                     let reader = open(&path, SqliteOptions::new().read_only()).expect(journal);
@@ -134,6 +148,11 @@ mod modes {
                     set_mode(folder.path(), 0o555);
                     let error = refused(&path, SqliteOptions::new(), journal);
                     assert!(matches!(error, Error::ReadOnly(_)), "{journal}: {error:?}");
+                    assert_eq!(
+                        code(&error),
+                        Some(rusqlite::ffi::SQLITE_READONLY_DIRECTORY),
+                        "{journal}: {error:?}"
+                    );
                     let error = refused(&folder.path().join("new.db"), SqliteOptions::new(), "a fresh store");
                     assert!(matches!(error, Error::CannotOpen(_)), "{error:?}");
                     set_mode(folder.path(), 0o755);
