@@ -21,6 +21,7 @@ mod everywhere;
 mod judge;
 mod lane;
 mod log_cuts;
+mod network;
 mod opening;
 mod platter;
 mod power_loss;

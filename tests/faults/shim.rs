@@ -246,6 +246,9 @@ unsafe extern "C" fn shm_lock(
     if flags & ffi::SQLITE_SHM_LOCK != 0 {
         enter!(own.controls, Operation::ShmLock, own.kind);
     }
+    if own.controls.gives_every_lock() {
+        return ffi::SQLITE_OK;
+    }
     call!((*real).pMethods, xShmLock(real, offset, count, flags))
 }
 

@@ -132,6 +132,7 @@ struct Plan {
     action: Option<(usize, Action)>,
     /// What to run before the main file is opened the next time.
     before_open: Option<Action>,
+    locks_hold_nobody_off: bool,
 }
 
 impl Plan {
@@ -204,6 +205,11 @@ impl Controls {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether every lock of the write-ahead log is given to whoever asks.
+    pub(super) fn gives_every_lock(&self) -> bool {
+        self.plan().locks_hold_nobody_off
+    }
+
     /// What the shim asks before each operation: the code to end it with, or `SQLITE_OK` to go on.
     pub(super) fn enter(&self, operation: Operation, file: File) -> c_int {
         // Not under the lock: it may use this very disk.
@@ -248,6 +254,11 @@ impl Disk {
     /// Works again, and says what was seen since it was told to fail.
     pub fn heal(&self) -> Log {
         std::mem::take(&mut *self.0.plan()).log
+    }
+
+    /// Gives every lock of a write-ahead log to whoever asks, as a file system without working locks does.
+    pub fn let_locks_hold_nobody_off(&self) {
+        self.0.plan().locks_hold_nobody_off = true;
     }
 
     /// Puts all changes on tape from here on: of one folder, which has these files, none of them open.
