@@ -1,9 +1,10 @@
 //! Edits of the store's SQL.
 //!
 //! Some edits of the claim are left out, since no sound record tells them from the original:
-//! - Its last two lines, one condition at a time, and `state = 'in_progress'` before them: a record is
+//! - Its conditions from the reply's columns on, one at a time, and `state = 'in_progress'` before them: a record is
 //!   completed if and only if it has a reply and a time of completion, so each of the three does without the
-//!   others, and the table's checks keep token and attempt in their ranges. Only damage tells them apart.
+//!   others, and the table keeps numbers in their ranges and values to their types. Only damage tells them apart
+//!   (`tests/sqlite/damage.rs`, and the fuzz target `rows`).
 //! - The highest attempt: four thousand million takeovers away.
 //! - `reply_status`, `reply_reference`, `reply_headers` and `reply_body` kept from an expired completion:
 //!   nobody reads them while there is no `reply_kind`, and the next completion writes all of them.

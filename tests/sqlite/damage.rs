@@ -119,6 +119,11 @@ fn a_damaged_record_is_not_taken_over_when_its_lease_ends() {
         "state = 'in_progress', completed_at_ms = NULL, reply_kind = NULL, reply_checksum = NULL, attempt = 0",
         "state = 'in_progress', completed_at_ms = NULL, reply_kind = NULL, reply_checksum = NULL, attempt = 4294967296",
         "state = 'in_progress', completed_at_ms = NULL, reply_kind = NULL, reply_checksum = NULL, token = 0",
+        "state = 'in_progress', completed_at_ms = NULL, reply_kind = NULL, reply_checksum = NULL, lease_ms = 0",
+        "state = 'in_progress', completed_at_ms = NULL, reply_kind = NULL, reply_checksum = NULL, retention_ms = 0",
+        "state = 'in_progress', completed_at_ms = NULL, reply_kind = NULL",
+        "state = 'in_progress', completed_at_ms = NULL, reply_kind = NULL, reply_checksum = NULL, reply_status = 200",
+        "state = 'in_progress', completed_at_ms = NULL, reply_kind = NULL, reply_checksum = NULL, reply_body = x''",
     ] {
         let f = Fixture::on_sqlite();
         let (s, k, print) = (scope("a"), key("k"), asks_for("x"));
@@ -128,6 +133,7 @@ fn a_damaged_record_is_not_taken_over_when_its_lease_ends() {
         for (call, answer) in [
             ("lookup", f.store.lookup(&s, &k).map(drop)),
             ("claim", f.store.try_claim(&s, &k, &print).map(drop)),
+            ("claims", f.store.try_claim_many(&[(s.clone(), k.clone(), print)]).remove(0).map(drop)),
         ] {
             assert!(matches!(answer, Err(Error::Corrupt { .. })), "{columns}, {call}: {answer:?}");
         }

@@ -101,7 +101,8 @@ pub(super) fn read(
         CheckpointColumns::Verify => read_checkpoint(&mut columns, id)?,
     };
     let reply = match kind {
-        None => None,
+        None if reply_checksum.is_none() && stored.is_empty() => None,
+        None => return Err(BackendError::corrupt("a record has a part of a reply")),
         Some(kind)
             if planted::is("checksum-unchecked")
                 || reply_checksum == Some(stored.sum(id, &fingerprint, kind)) =>
@@ -217,6 +218,10 @@ impl<'r> StoredReply<'r> {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        matches!(self, Self { status: None, reference: None, headers: None, body: None })
+    }
+
     fn reply(self, kind: &str) -> Option<Reply> {
         match (kind, self) {
             (
@@ -229,9 +234,7 @@ impl<'r> StoredReply<'r> {
             (REFERENCE, Self { status: None, reference: Some(reference), headers: None, body: None }) => {
                 Some(Reply::Reference(reference.to_owned()))
             }
-            (MARKER, Self { status: None, reference: None, headers: None, body: None }) => {
-                Some(Reply::Marker)
-            }
+            (MARKER, stored) if stored.is_empty() => Some(Reply::Marker),
             _ => None,
         }
     }

@@ -80,8 +80,8 @@ const WRITE_LAST_TOKEN: &str = "UPDATE main.{p}meta SET last_token = ?1";
 ///
 /// An expired record is no record, so nothing of it is kept; a lapsed one is taken over with its attempt, its
 /// first time and its checkpoint. Its `WHERE` says in SQL what `transition::grants` says in Rust; the
-/// one-step table of the tests holds them together. Its last two lines are the invariants of a record in
-/// progress: a damaged one is read then, and found to be damaged.
+/// one-step table of the tests holds them together. From `reply_kind` on, it says what is true of every sound
+/// record in progress, to the types: a damaged one is read then, and found to be damaged.
 const CLAIM: &str = "
 INSERT INTO main.{p}record AS stored (
   scope, key, state, token, attempt, created_at_ms, lease_ms, retention_ms, lease_until_ms, expires_at_ms,
@@ -111,8 +111,13 @@ ON CONFLICT (scope, key) DO UPDATE SET
 WHERE stored.expires_at_ms <= ?4
   OR (stored.state = 'in_progress' AND stored.lease_until_ms <= ?4
     AND stored.fingerprint_format = excluded.fingerprint_format AND stored.fingerprint = excluded.fingerprint
-    AND stored.reply_kind IS NULL AND stored.completed_at_ms IS NULL
-    AND stored.token >= 1 AND stored.attempt BETWEEN 1 AND 4294967295)";
+    AND coalesce(stored.reply_kind, stored.reply_status, stored.reply_checksum, stored.reply_reference,
+      stored.reply_headers, stored.reply_body, stored.completed_at_ms) IS NULL
+    AND stored.token >= 1 AND stored.attempt BETWEEN 1 AND 4294967295
+    AND stored.lease_ms BETWEEN 1 AND 3155760000000 AND stored.retention_ms BETWEEN 1 AND 3155760000000
+    AND (typeof(stored.token), typeof(stored.attempt), typeof(stored.lease_ms), typeof(stored.retention_ms),
+      typeof(stored.lease_until_ms), typeof(stored.fingerprint_format), typeof(stored.expires_at_ms))
+      = ('integer', 'integer', 'integer', 'integer', 'integer', 'integer', 'integer'))";
 
 /// The columns in the order in which `row` reads them, all but the checkpoint's two.
 macro_rules! columns {
