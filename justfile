@@ -154,21 +154,17 @@ system-sqlite:
     echo "$output"
     grep --quiet "1 passed" <<<"$output"
 
-# Builds the fuzz target on stable Rust, so that it can't rot.
+# Lints the fuzz targets, so that they can't rot. `fuzz_corpus` of `cargo-test` runs them over what is in fuzz/corpus.
 fuzz-build:
     cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --all-targets -- -D warnings
-    cargo build --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 
-# On stable Rust: the coverage comes from LLVM's pass, and there is no unsafe code of ours for a sanitizer to look at.
-#
-# Fuzzes for a while; what it learns stays in fuzz/corpus, what it finds in fuzz/artifacts.
-fuzz seconds="60":
-    mkdir -p fuzz/corpus/commands fuzz/artifacts
-    RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
-        -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1" \
-        cargo run --locked --release --manifest-path fuzz/Cargo.toml --target-dir target/fuzz \
-        --target "$(rustc --print host-tuple)" --bin commands -- \
-        -max_total_time={{ seconds }} -max_len=1024 -artifact_prefix=fuzz/artifacts/ fuzz/corpus/commands
+# Fuzzes one target for a while, or several.
+fuzz target seconds="60":
+    scripts/fuzz {{ seconds }} {{ target }}
+
+# Fuzzes each target for a while, two at a time.
+fuzz-all seconds="60":
+    scripts/fuzz {{ seconds }} commands fingerprint header json rows tickets
 
 # Measures the operations; arguments go to criterion: a filter, `--save-baseline NAME`, …
 bench *arguments:
