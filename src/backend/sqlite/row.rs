@@ -9,7 +9,7 @@ use crate::record::{FencingToken, Record, State};
 use crate::reply::{Reply, StoredResponse};
 use crate::time::{Period, Timestamp};
 use bytes::{Buf, BufMut, Bytes};
-use rusqlite::types::{FromSql, FromSqlError, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, Value, ValueRef};
 use rusqlite::{Row, Statement, params};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -46,6 +46,14 @@ impl<'row> Columns<'row> {
 
     fn next_bytes(&mut self) -> Result<Option<&'row [u8]>, BackendError> {
         self.next_ref()?.as_blob_or_null().map_err(of_another_type)
+    }
+}
+
+/// What stands in a column, whatever it is: text that is no UTF-8, which `Value` can't hold, comes as its bytes.
+pub(super) fn whatever(row: &Row<'_>, column: usize) -> rusqlite::Result<Value> {
+    match row.get_ref(column)? {
+        ValueRef::Text(text) if str::from_utf8(text).is_err() => Ok(Value::Blob(text.to_vec())),
+        _ => row.get(column),
     }
 }
 

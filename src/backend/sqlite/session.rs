@@ -322,7 +322,9 @@ impl<'s> Session<'s> {
     pub(super) fn owner(&self, id: &RecordId) -> Result<Option<(Value, Value)>, BackendError> {
         self.with_statement(&self.statements.read_owner, |select| {
             select
-                .query_row([id.scope.as_str(), id.key.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+                .query_row([id.scope.as_str(), id.key.as_str()], |row| {
+                    Ok((row::whatever(row, 0)?, row::whatever(row, 1)?))
+                })
                 .optional()
         })
     }
