@@ -48,7 +48,7 @@ fn list(input: &mut Input<'_>) -> Vec<Part> {
             let name = input.take(len).iter().copied().map(char::from).collect();
             let len = input.next();
             // Now and then longer than what a reader is asked for at a time.
-            let repeated = if len == u8::MAX { 600 } else { 1 };
+            let repeated = if len == u8::MAX { 300 } else { 1 };
             Part { name, value: input.take(usize::from(len % 32)).repeat(repeated) }
         })
         .collect()
@@ -191,8 +191,8 @@ impl Read for Halting<'_> {
         if self.is_interrupted {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        // Long values in large pieces, or this would be all that is measured.
-        let chunk = if self.rest.len() > 1_000 { 5_000 } else { self.chunk };
+        // Of a long value all that is asked for.
+        let chunk = if self.rest.len() > 1_000 { buffer.len() } else { self.chunk };
         let len = chunk.min(self.rest.len()).min(buffer.len());
         let (read, rest) = self.rest.split_at(len);
         buffer[..len].copy_from_slice(read);

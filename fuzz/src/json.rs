@@ -1,7 +1,7 @@
 //! Fingerprints of JSON, held against `serde_json` as the parser and a second writer of the canonical form.
 
 use super::input::Input;
-use super::json_text::{Outline, canonical, is_same, members, numbers, respelt};
+use super::json_text::{Outline, canonical, integers_are_exact, is_same, members, numbers, respelt};
 use super::reached::Reached;
 use idempotency::{CanonicalJson, Fingerprint, JsonError, JsonSelectionError, MAX_JSON_DEPTH};
 use serde_json::{Value, json};
@@ -60,6 +60,7 @@ fn document(text: &[u8], reached: &mut Reached) -> Option<Value> {
         Ok(bytes) => {
             let value = read.unwrap_or_else(|error| panic!("taken: {shown}: {error}"));
             assert!(!repeats, "taken with a repeated name: {shown}");
+            assert!(integers_are_exact(&value), "taken with a number that is another one: {shown}");
             assert_eq!(String::from_utf8_lossy(&bytes), canonical(&value), "{shown}");
             assert_eq!(CanonicalJson::new().bytes(&value).as_ref(), Ok(&bytes), "{shown}");
             assert_eq!(CanonicalJson::new().bytes_of_slice(&bytes).as_ref(), Ok(&bytes), "{shown}");

@@ -65,6 +65,18 @@ pub fn numbers(value: &Value) -> Vec<f64> {
     }
 }
 
+/// Whether every integer of a value is the very number that its canonical form says. The parser holds them exactly.
+pub fn integers_are_exact(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => {
+            number.is_f64() || canonical_number(number.as_f64().expect("a double")) == number.to_string()
+        }
+        Value::Array(elements) => elements.iter().all(integers_are_exact),
+        Value::Object(object) => object.values().all(integers_are_exact),
+        _ => true,
+    }
+}
+
 /// The canonical form, by RFC 8785, section 3.2.
 pub fn canonical(value: &Value) -> String {
     match value {
