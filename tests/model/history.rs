@@ -7,13 +7,14 @@ use crate::plain::{Done, Plain, Told};
 use crate::steps::{KEYS, fingerprint};
 use idempotency::{Fingerprint, LostReason, Reply};
 
-/// The rank of a token that was never granted.
+/// The number of a token that was never granted.
 pub const NEVER_ISSUED: usize = usize::MAX;
 
-/// A command, its token as a rank.
+/// A command. Tokens are numbered by the claims that asked for them, whether or not they were granted: so a
+/// token has the same number in every history, also where another one has none by it.
 #[derive(Clone, Debug)]
 pub enum Asked {
-    Claim { request: u8, lease: i64, retention: i64 },
+    Claim { token: usize, request: u8, lease: i64, retention: i64 },
     Complete { token: usize, reply: Reply, retention: i64 },
     Renew { token: usize },
     Save { token: usize, bytes: Vec<u8> },
@@ -146,12 +147,10 @@ impl Life {
     }
 }
 
-/// The model of one store.
-#[derive(Debug, Default)]
+/// One thing that may have happened to a store.
+#[derive(Clone, Debug, Default)]
 pub struct History {
     lives: [Life; KEYS],
-    /// For each token granted, in order, the key that it was granted for.
-    granted: Vec<usize>,
 }
 
 impl History {
@@ -169,24 +168,23 @@ impl History {
         (0..KEYS).filter(|key| self.stored(*key).is_some() && self.standing(*key, now).is_none()).collect()
     }
 
-    /// The ranks of all tokens granted for a key, the newest first.
-    pub fn tokens_of(&self, key: usize) -> impl Iterator<Item = usize> {
-        (0..self.granted.len()).rev().filter(move |rank| self.granted[*rank] == key)
+    /// Whether nothing that can be asked from now on tells the two apart.
+    pub fn amounts_to(&self, other: &Self) -> bool {
+        (0..KEYS).all(|key| self.stored(key) == other.stored(key))
     }
 
-    pub fn granted(&self) -> usize {
-        self.granted.len()
+    pub fn sweep(&mut self, now: i64) {
+        self.expired(now).into_iter().for_each(|key| self.remove(key));
     }
 
-    pub fn remove(&mut self, key: usize) {
+    fn remove(&mut self, key: usize) {
         self.lives[key].0.clear();
     }
 
     pub fn ask(&mut self, key: usize, now: i64, asked: &Asked) -> Told {
         let stands = self.standing(key, now).is_some();
         match *asked {
-            Asked::Claim { request, lease, retention } => {
-                let token = self.granted.len();
+            Asked::Claim { token, request, lease, retention } => {
                 self.claim(key, now, Terms { token, fingerprint: fingerprint(request), lease, retention })
             }
             Asked::Forget => {
@@ -211,7 +209,7 @@ impl History {
     }
 
     /// Why whoever shows `token` may not write.
-    fn why_not(&self, key: usize, now: i64, token: usize) -> Option<LostReason> {
+    pub fn why_not(&self, key: usize, now: i64, token: usize) -> Option<LostReason> {
         let Some(record) = self.standing(key, now) else { return Some(LostReason::Gone) };
         let reasons = [
             (record.completed.is_some() && record.token == token, LostReason::CompletedByThisClaim),
@@ -240,7 +238,6 @@ impl History {
         } else {
             self.remove(key);
         }
-        self.granted.push(key);
         let life = &mut self.lives[key];
         life.0.push(Event { at: now, what: What::Granted(terms) });
         Told::Claimed {
