@@ -30,6 +30,7 @@ mod subject;
 
 use proptest::test_runner::{Config, FileFailurePersistence, RngSeed, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
+use std::cell::Cell;
 use stores::{Kind, Memory};
 use subject::{Play, Tally, take_tally};
 
@@ -47,16 +48,19 @@ fn every_sequence_matches<K: Kind>() -> Tally {
     let cases = soak::times(usize::try_from(config.cases).expect("a number of sequences"));
     config.cases = u32::try_from(cases).expect("a number of sequences");
     let sequences = machine::Machine::<K>::sequential_strategy(1..100);
+    let drawn = Cell::new(0);
     let outcome = TestRunner::new(config.clone()).run(&sequences, |(truth, steps, seen)| {
+        // What is shrunk has no such counter.
+        drawn.set(drawn.get() + usize::from(seen.is_some()));
         Play::<K>::test_sequential(config.clone(), truth, steps, seen);
         Ok(())
     });
-    let tally = take_tally();
+    let (drawn, tally) = (drawn.get(), take_tally());
     if let Err(failure) = outcome {
-        panic!("after {:?} sequences, shrinking among them: {failure}", tally.get("sequences"));
+        panic!("sequence {drawn} of {cases}: {failure}");
     }
     println!("{}: {cases} sequences: {tally:?}", K::NAME);
-    assert!(tally["sequences"] >= cases, "{tally:?}");
+    assert!(drawn >= cases, "{drawn} of {cases} sequences were drawn");
     for (what, often) in
         COMMON.map(|what| (what, cases / 4)).into_iter().chain(RARE.map(|what| (what, cases / 32)))
     {
