@@ -1,11 +1,17 @@
-//! What callers saw of some keys, and a checker that judges it by the order in which calls began and ended; it
+//! A checker of what callers saw of some keys, that judges it by the order in which calls began and ended; it
 //! never asks the transition.
 //!
-//! Every call in a history has its answer: who gathers one refuses errors himself.
+//! Of a call that may have been done, both are possible until an answer shows that it was ([`doubts`]). What no
+//! answer shows excuses what it would explain, and forbids nothing. All other calls have their answers: who
+//! gathers a history refuses other errors himself.
 
-use idempotency::{
-    Command, Completed, FencingToken, Fingerprint, LostReason, Outcome, Record, Reply, State, Timestamp,
-};
+mod doubts;
+mod seen;
+
+pub use self::doubts::Doubts;
+pub use self::seen::{Done, Perhaps, Seen, What};
+
+use idempotency::{FencingToken, Fingerprint, LostReason, Record, State, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -14,163 +20,6 @@ use std::time::Duration;
 pub struct Terms {
     pub lease: Duration,
     pub retention: Duration,
-}
-
-/// One call and its answer.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    /// Ticks of one counter for all callers: a call that ended before another began happened before it.
-    pub began: u64,
-    pub ended: u64,
-    pub key: usize,
-    pub what: What,
-}
-
-/// A reply that was recorded, with all that goes with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
-    pub reply: Reply,
-    pub created_at: Timestamp,
-    pub completed_at: Timestamp,
-    pub expires_at: Timestamp,
-}
-
-impl From<Completed> for Done {
-    fn from(done: Completed) -> Self {
-        let Completed { reply, created_at, completed_at, expires_at, .. } = done;
-        Self { reply, created_at, completed_at, expires_at }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub enum What {
-    Granted {
-        token: FencingToken,
-        attempt: u32,
-        until: Timestamp,
-        asked: Fingerprint,
-    },
-    /// A renewal or a checkpoint.
-    Extended {
-        token: FencingToken,
-        until: Timestamp,
-    },
-    Recorded {
-        token: FencingToken,
-        done: Done,
-    },
-    /// A reply came back to a claim.
-    Replayed {
-        done: Done,
-        asked: Fingerprint,
-    },
-    /// The first reply came back to a second completion.
-    RecordedBefore {
-        token: FencingToken,
-        done: Done,
-    },
-    /// A claim was told that another one stands.
-    Running {
-        attempt: u32,
-        until: Timestamp,
-        asked: Fingerprint,
-    },
-    /// A claim was told that the key is in use for another request.
-    Mismatched {
-        asked: Fingerprint,
-    },
-    /// A release or an abandonment.
-    GivenUp {
-        token: FencingToken,
-    },
-    Forgotten,
-    Lost {
-        token: FencingToken,
-        reason: LostReason,
-    },
-    /// Told that there is nothing to do.
-    Nothing,
-}
-
-impl What {
-    /// What a caller sees that gave `command` and was answered `outcome`.
-    pub fn of(command: &Command, outcome: Outcome) -> Self {
-        match (outcome, command) {
-            (Outcome::Claimed(grant), Command::Claim { fingerprint, .. }) => Self::Granted {
-                token: grant.token,
-                attempt: grant.attempt,
-                until: grant.lease_until,
-                asked: *fingerprint,
-            },
-            (Outcome::Completed(done), Command::Claim { fingerprint, .. }) => {
-                Self::Replayed { done: done.into(), asked: *fingerprint }
-            }
-            (Outcome::InProgress { lease_until, attempt, .. }, Command::Claim { fingerprint, .. }) => {
-                Self::Running { attempt, until: lease_until, asked: *fingerprint }
-            }
-            (Outcome::FingerprintMismatch(_), Command::Claim { fingerprint, .. }) => {
-                Self::Mismatched { asked: *fingerprint }
-            }
-            (Outcome::AlreadyRecorded(done), Command::Complete { token, .. }) => {
-                Self::RecordedBefore { token: *token, done: done.into() }
-            }
-            (Outcome::Recorded(done), Command::Complete { token, reply, .. }) => {
-                assert_eq!(done.reply, *reply, "a completion gets its reply");
-                Self::Recorded { token: *token, done: done.into() }
-            }
-            (
-                Outcome::Renewed { lease_until },
-                Command::Renew { token } | Command::Checkpoint { token, .. },
-            ) => Self::Extended { token: *token, until: lease_until },
-            (Outcome::Released, Command::Release { token })
-            | (Outcome::Abandoned, Command::Abandon { token }) => Self::GivenUp { token: *token },
-            (Outcome::Forgotten { existed: true }, Command::Forget) => Self::Forgotten,
-            (
-                Outcome::Lost(reason),
-                Command::Complete { token, .. }
-                | Command::Renew { token }
-                | Command::Checkpoint { token, .. }
-                | Command::Release { token }
-                | Command::Abandon { token },
-            ) => Self::Lost { token: *token, reason },
-            (Outcome::AlreadyGone, Command::Release { .. } | Command::Abandon { .. })
-            | (Outcome::Forgotten { existed: false }, Command::Forget) => Self::Nothing,
-            (other, command) => panic!("{command:?} was answered {other:?}"),
-        }
-    }
-}
-
-impl Seen {
-    fn before(&self, other: &Self) -> bool {
-        self.ended < other.began
-    }
-
-    /// The token of a write that only an owner may make.
-    fn writer(&self) -> Option<FencingToken> {
-        match self.what {
-            What::Extended { token, .. } | What::Recorded { token, .. } | What::GivenUp { token } => {
-                Some(token)
-            }
-            _ => None,
-        }
-    }
-
-    /// Until when this call promised that the claim of `owner` stands.
-    fn extends(&self, owner: FencingToken) -> Option<Timestamp> {
-        match self.what {
-            What::Extended { token, until } if token == owner => Some(until),
-            _ => None,
-        }
-    }
-
-    /// Whether this call ended the claim of `owner` without a reply, if that was the newest.
-    fn ends(&self, owner: FencingToken) -> bool {
-        match self.what {
-            What::GivenUp { token } => token == owner,
-            What::Forgotten => true,
-            _ => false,
-        }
-    }
 }
 
 /// A grant, and the call that it answered.
@@ -208,11 +57,12 @@ struct Key<'a> {
 
 /// Panics at the first thing that no order of the calls explains. `left` gives the record that a key has in
 /// the end.
-pub fn check(about: &str, terms: Terms, seen: &[Seen], left: impl Fn(usize) -> Option<Record>) {
-    tokens_rise(about, &grants(seen));
+pub fn check(about: &str, terms: Terms, seen: &[Seen], left: impl Fn(usize) -> Option<Record>) -> Doubts {
+    let (seen, doubts) = doubts::settle(seen, &left);
+    tokens_rise(about, &grants(&seen));
     let mut by_key: BTreeMap<usize, Vec<Seen>> = BTreeMap::new();
     for call in seen {
-        by_key.entry(call.key).or_default().push(call.clone());
+        by_key.entry(call.key).or_default().push(call);
     }
     for (number, seen) in &by_key {
         let about = format!("{about}, key {number}");
@@ -222,12 +72,14 @@ pub fn check(about: &str, terms: Terms, seen: &[Seen], left: impl Fn(usize) -> O
             key.replays_are_what_was_recorded(call);
             key.what_runs_was_granted(call);
             key.mismatches_and_losses_have_a_cause(call);
+            key.what_is_found_was_granted(call);
         }
         for pair in key.grants.windows(2) {
             key.one_owner_at_a_time(pair[0], pair[1]);
         }
         key.what_is_left_is_the_newest_claims(left(*number).as_ref());
     }
+    doubts
 }
 
 fn tokens_rise(about: &str, grants: &[Grant<'_>]) {
@@ -255,16 +107,45 @@ impl Key<'_> {
         grant.until.saturating_sub(self.terms.lease)
     }
 
-    /// The grant of `token`, and the first one of its record's life.
+    /// How many claims of this request, of which nobody knows whether they were granted, may have been so
+    /// between two calls.
+    fn unheard(&self, asked: Fingerprint, after: &Seen, until: &Seen) -> usize {
+        let unheard = |call: &&Seen| {
+            call.what == What::Perhaps(Perhaps::Granted { asked })
+                && !until.before(call)
+                && !call.before(after)
+        };
+        self.seen.iter().filter(unheard).count()
+    }
+
+    /// Whether a claim of such a request may stand at a call: one that nobody is known to have followed.
+    fn may_stand(&self, call: &Seen, is_such: impl Fn(Fingerprint) -> bool) -> bool {
+        self.seen.iter().any(|claim| {
+            matches!(claim.what, What::Perhaps(Perhaps::Granted { asked }) if is_such(asked))
+                && !call.before(claim)
+                && !self.grants.iter().any(|next| claim.before(next.seen) && next.seen.before(call))
+        })
+    }
+
+    /// The grant of `token`, and the first one of its record's life, if all between them were heard of.
     #[track_caller]
-    fn life_of(&self, token: FencingToken, call: &Seen) -> (Grant<'_>, Grant<'_>) {
+    fn life_of(&self, token: FencingToken, call: &Seen) -> (Grant<'_>, Option<Grant<'_>>) {
         let about = &self.about;
         let until: Vec<_> = self.grants.iter().filter(|grant| grant.token <= token).collect();
         let granted = until.last().filter(|grant| grant.token == token && !call.before(grant.seen));
         let granted = granted.unwrap_or_else(|| panic!("{about}: {call:?} has a token that was not granted"));
-        let first = until.iter().rfind(|grant| grant.attempt == 1);
-        let first = first.unwrap_or_else(|| panic!("{about}: {granted:?} takes over from nobody"));
-        (**granted, **first)
+        let mut before = (1..=granted.attempt).rev().zip(until.iter().rev());
+        let first = before.find_map(|(attempt, grant)| match grant.attempt {
+            1 => Some((attempt == 1).then_some(**grant)),
+            other => (other != attempt).then_some(None),
+        });
+        let first = first.flatten();
+        let since = first.unwrap_or(**until.first().expect("the grant itself"));
+        let is_unheard = self.unheard(granted.asked, since.seen, granted.seen) > 0
+            || self.may_stand(granted.seen, |asked| asked == granted.asked);
+        assert!(first.is_some() || is_unheard, "{about}: {granted:?} takes over from nobody");
+        // If somebody may have begun a new life, it is not known when.
+        (**granted, first.filter(|first| first.token == token || !is_unheard))
     }
 
     fn only_the_newest_claim_writes(&self, call: &Seen) {
@@ -277,7 +158,8 @@ impl Key<'_> {
         assert!(completed.is_none(), "{about}: {call:?} after {completed:?}");
         assert!(self.recorded(token).count() <= 1, "{about}: {token} completed twice");
         if let What::Recorded { done, .. } = &call.what {
-            assert_eq!(done.created_at, self.made_at(first), "{about}: {call:?} began with {first:?}");
+            let created_at = first.map_or(done.created_at, |first| self.made_at(first));
+            assert_eq!(done.created_at, created_at, "{about}: {call:?} began with {first:?}");
         }
     }
 
@@ -308,7 +190,7 @@ impl Key<'_> {
             // An abandoned claim stands again if its owner renews it before anybody has taken over.
             let revived = |end: &Seen| {
                 let mut later = self.seen.iter().filter(|seen| !seen.before(end) && !call.before(seen));
-                later.any(|seen| seen.extends(grant.token).is_some())
+                later.any(|seen| seen.may_extend(grant.token))
             };
             let ended = |end: &Seen| {
                 end.ends(grant.token) && grant.seen.before(end) && end.before(call) && !revived(end)
@@ -320,7 +202,20 @@ impl Key<'_> {
                 && !self.recorded(grant.token).any(|(completion, _)| completion.before(call))
                 && !self.seen.iter().any(ended)
         };
-        assert!(self.grants.iter().any(runs), "{about}: {call:?}, and no such claim stood");
+        let stood = self.grants.iter().any(runs) || self.may_stand(call, |other| other == asked);
+        assert!(stood, "{about}: {call:?}, and no such claim stood");
+    }
+
+    fn what_is_found_was_granted(&self, call: &Seen) {
+        let about = &self.about;
+        let What::Found { token, attempt, asked, .. } = call.what else { return };
+        let found = |grant: &Grant<'_>| {
+            (grant.token, grant.attempt, grant.asked) == (token, attempt, asked)
+                && !call.before(grant.seen)
+                && self.newer_before(token, call).is_none()
+                && !self.recorded(token).any(|(completion, _)| completion.before(call))
+        };
+        assert!(self.grants.iter().any(found), "{about}: {call:?}, and no such claim was granted");
     }
 
     fn mismatches_and_losses_have_a_cause(&self, call: &Seen) {
@@ -335,15 +230,24 @@ impl Key<'_> {
                             newer.attempt > 1
                         })
                 });
+                let cause = cause || self.may_stand(call, |other| other != asked);
                 assert!(cause, "{about}: {call:?}, and no other request had the key");
             }
             What::Lost { token, reason: LostReason::Running | LostReason::Completed } => {
                 let mut newer = self.grants.iter().filter(|grant| grant.token > token);
-                assert!(newer.any(|grant| !call.before(grant.seen)), "{about}: {call:?} to nobody");
+                let to_somebody =
+                    newer.any(|grant| !call.before(grant.seen)) || self.may_stand(call, |_| true);
+                assert!(to_somebody, "{about}: {call:?} to nobody");
             }
             What::Lost { token, reason: LostReason::CompletedByThisClaim } => {
-                let mut completions = self.recorded(token);
-                assert!(completions.any(|(completion, _)| !call.before(completion)), "{about}: {call:?}");
+                let completes = |seen: &&Seen| match &seen.what {
+                    What::Recorded { token: by, .. } | What::Perhaps(Perhaps::Recorded { token: by, .. }) => {
+                        *by == token
+                    }
+                    _ => false,
+                };
+                let mut completions = self.seen.iter().filter(completes);
+                assert!(completions.any(|completion| !call.before(completion)), "{about}: {call:?}");
             }
             _ => {}
         }
@@ -352,15 +256,20 @@ impl Key<'_> {
     /// `next` is the first grant after `owner`: it must have been given up, forgotten, or over by then.
     fn one_owner_at_a_time(&self, owner: Grant<'_>, next: Grant<'_>) {
         let about = &self.about;
-        let continues = next.attempt == owner.attempt + 1 && self.recorded(owner.token).next().is_none();
-        assert!(next.attempt == 1 || continues, "{about}: {next:?} after {owner:?}");
+        let is_recorded = self.recorded(owner.token).next().is_some();
+        // Of those who may have been granted in between, the first may also have begun a new life.
+        let unheard = u32::try_from(self.unheard(next.asked, owner.seen, next.seen)).expect("few calls");
+        let takes_over = |last: u32| (last + 1..=last + 1 + unheard).contains(&next.attempt);
+        let continues = takes_over(owner.attempt) && !is_recorded && next.asked == owner.asked;
+        let is_new = next.attempt == 1 || (unheard > 0 && next.attempt <= 1 + unheard);
         assert!(
-            next.attempt == 1 || next.asked == owner.asked,
+            is_new || next.asked == owner.asked,
             "{about}: {next:?} takes over another request, {owner:?}"
         );
+        assert!(is_new || continues, "{about}: {next:?} after {owner:?}");
 
         let between = |call: &&Seen| !call.before(owner.seen) && !next.seen.before(call);
-        if self.seen.iter().filter(between).any(|call| call.ends(owner.token)) {
+        if self.seen.iter().filter(between).any(|call| call.may_end(owner.token)) {
             return;
         }
         let until = match self.recorded(owner.token).next() {
@@ -369,8 +278,11 @@ impl Key<'_> {
                 let promised = self.seen.iter().filter(|call| call.before(next.seen));
                 let lease_until =
                     promised.filter_map(|call| call.extends(owner.token)).fold(owner.until, Timestamp::max);
-                // What is still there is taken over; only what has expired starts again.
-                if next.attempt == 1 { lease_until.saturating_add(self.terms.retention) } else { lease_until }
+                // What is still there is taken over; only what has expired starts again. What may have been
+                // recorded, at once even, expires by that.
+                let recorded = |call: &Seen| matches!(&call.what, What::Perhaps(Perhaps::Recorded { token, .. }) if *token == owner.token);
+                let ends = if self.seen.iter().any(recorded) { self.made_at(owner) } else { lease_until };
+                if next.attempt == 1 { ends.saturating_add(self.terms.retention) } else { lease_until }
             }
         };
         assert!(until <= self.made_at(next), "{about}: {next:?} while {owner:?} stood until {until}");
@@ -379,6 +291,13 @@ impl Key<'_> {
     fn what_is_left_is_the_newest_claims(&self, left: Option<&Record>) {
         let (about, Some(record)) = (&self.about, left) else { return };
         let newest = self.grants.last().map(|grant| (grant.token, grant.attempt, grant.asked));
+        let is_newer = newest.is_none_or(|(token, ..)| token < record.token);
+        let asked = What::Perhaps(Perhaps::Granted { asked: record.fingerprint });
+        if is_newer && self.seen.iter().any(|call| call.what == asked) {
+            // Nobody knew its token.
+            assert_eq!(record.state, State::InProgress, "{about}: {record:?}");
+            return;
+        }
         assert_eq!(Some((record.token, record.attempt, record.fingerprint)), newest, "{about}");
         let reply = self.recorded(record.token).next().map(|(_, done)| &done.reply);
         assert_eq!(record.state == State::Completed, reply.is_some(), "{about}: {record:?}");

@@ -8,20 +8,20 @@ use std::time::Duration;
 
 const TERMS: Terms = Terms { lease: Duration::from_millis(30), retention: Duration::from_millis(60) };
 
-fn token(number: i64) -> FencingToken {
+pub fn token(number: i64) -> FencingToken {
     FencingToken::new(number).expect("a token")
 }
 
-const fn at(millis: i64) -> Timestamp {
+pub const fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
 /// Claim `number` of the key, made at `made`, for request 0.
-fn granted(number: i64, attempt: u32, made: i64) -> What {
+pub fn granted(number: i64, attempt: u32, made: i64) -> What {
     What::Granted { token: token(number), attempt, until: at(made + 30), asked: request(0) }
 }
 
-fn done(number: i64, created: i64, completed: i64) -> Done {
+pub fn done(number: i64, created: i64, completed: i64) -> Done {
     Done {
         reply: reply_of(token(number)),
         created_at: at(created),
@@ -30,26 +30,26 @@ fn done(number: i64, created: i64, completed: i64) -> Done {
     }
 }
 
-fn recorded(number: i64, created: i64, completed: i64) -> What {
+pub fn recorded(number: i64, created: i64, completed: i64) -> What {
     What::Recorded { token: token(number), done: done(number, created, completed) }
 }
 
-fn replayed(done: Done) -> What {
+pub fn replayed(done: Done) -> What {
     What::Replayed { done, asked: request(0) }
 }
 
-fn running(attempt: u32, until: i64) -> What {
+pub fn running(attempt: u32, until: i64) -> What {
     What::Running { attempt, until: at(until), asked: request(0) }
 }
 
 /// Calls of one key, one after the other.
-fn in_turn(whats: impl IntoIterator<Item = What>) -> Vec<Seen> {
+pub fn in_turn(whats: impl IntoIterator<Item = What>) -> Vec<Seen> {
     let calls = whats.into_iter().zip(0..);
     calls.map(|(what, number)| Seen { began: 2 * number, ended: 2 * number + 1, key: 0, what }).collect()
 }
 
 /// The same calls, all begun before any of them ended.
-fn at_once(whats: impl IntoIterator<Item = What>) -> Vec<Seen> {
+pub fn at_once(whats: impl IntoIterator<Item = What>) -> Vec<Seen> {
     let mut calls = in_turn(whats);
     calls.iter_mut().for_each(|call| call.ended += 1_000);
     calls
@@ -81,15 +81,34 @@ fn whole_life() -> Vec<What> {
     ]
 }
 
-fn judge(seen: &[Seen], left: Option<&Record>) -> Result<(), String> {
+pub fn judge(seen: &[Seen], left: Option<&Record>) -> Result<(), String> {
     let judged = catch_unwind(|| check("judged", TERMS, seen, |_| left.cloned()));
-    judged.map_err(|panic| *panic.downcast::<String>().expect("a message"))
+    judged.map(drop).map_err(|panic| *panic.downcast::<String>().expect("a message"))
 }
 
 #[track_caller]
-fn assert_refused(seen: &[Seen], left: Option<&Record>, complaint: &str) {
+pub fn assert_refused(seen: &[Seen], left: Option<&Record>, complaint: &str) {
     let refusal = judge(seen, left).expect_err(complaint);
     assert!(refusal.contains(complaint), "wanted “{complaint}”, got: {refusal}");
+}
+
+/// The record of a claim that was taken over and then completed.
+pub fn completed_by_takeover() -> Record {
+    let period = |length| Period::new(length).expect("a period");
+    Record {
+        fingerprint: request(0),
+        state: State::Completed,
+        token: token(20),
+        attempt: 2,
+        created_at: at(1_000),
+        lease: period(TERMS.lease),
+        retention: period(TERMS.retention),
+        lease_until: at(1_060),
+        completed_at: Some(at(1_040)),
+        expires_at: at(1_100),
+        checkpoint: None,
+        reply: Some(reply_of(token(20))),
+    }
 }
 
 #[test]
@@ -238,21 +257,7 @@ fn a_loss_to_nobody_is_refused() {
 
 #[test]
 fn a_record_that_is_left_by_another_claim_than_the_newest_is_refused() {
-    let period = |length| Period::new(length).expect("a period");
-    let left = Record {
-        fingerprint: request(0),
-        state: State::Completed,
-        token: token(20),
-        attempt: 2,
-        created_at: at(1_000),
-        lease: period(TERMS.lease),
-        retention: period(TERMS.retention),
-        lease_until: at(1_060),
-        completed_at: Some(at(1_040)),
-        expires_at: at(1_100),
-        checkpoint: None,
-        reply: Some(reply_of(token(20))),
-    };
+    let left = completed_by_takeover();
     let seen = in_turn([granted(10, 1, 1_000), granted(20, 2, 1_030), recorded(20, 1_000, 1_040)]);
     assert_eq!(judge(&seen, Some(&left)), Ok(()));
     for wrong in [

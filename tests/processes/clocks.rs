@@ -24,11 +24,14 @@ const TERMS: Terms = Terms { lease: Duration::from_secs(30 * 60), retention: Dur
 const FURTHEST_STEP: usize = 8 * 3_600;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-fn open(file: &Path, clock: ManualClock) -> SqliteStore {
+fn backend(file: &Path, clock: ManualClock) -> SqliteBackend {
     let options = SqliteOptions::new().with_durability(Durability::Normal).with_clock(clock);
-    let backend = SqliteBackend::open(file, options).expect("a store that opens");
+    SqliteBackend::open(file, options).expect("a store that opens")
+}
+
+fn open(file: &Path, clock: ManualClock) -> SqliteStore {
     let policy = Policy::new().with_lease(TERMS.lease).with_retention(TERMS.retention);
-    IdempotencyStore::new(backend).with_policy(policy).expect("a usable policy")
+    IdempotencyStore::new(backend(file, clock)).with_policy(policy).expect("a usable policy")
 }
 
 /// The true time, for all: a day after the fixtures', so that there is room to step back.
@@ -95,7 +98,7 @@ fn of_processes_whose_clocks_are_off_and_step_by_hours_only_the_newest_owner_wri
 fn do_as_the_dice_say(parent: &Parent) {
     let mut dice = parent.dice();
     let clock = ManualClock::new(noon().saturating_sub(DAY).saturating_add(secs(&mut dice, 2 * 86_400)));
-    let mut worker = Worker::on(parent, TERMS, open(&parent.file, clock.clone()));
+    let mut worker = Worker::on(parent, TERMS, backend(&parent.file, clock.clone()));
     worker.report_and_wait();
     let mut steps = 0;
     for _ in 0..times(CALLS) {

@@ -5,6 +5,7 @@
 
 #![cfg(feature = "sqlite")]
 
+mod broken_doubts;
 mod broken_histories;
 mod clocks;
 #[path = "../common/mod.rs"]
@@ -15,6 +16,9 @@ mod crew;
 mod dice;
 mod doomed;
 mod fairness;
+#[path = "../common/flaky.rs"]
+#[expect(dead_code, reason = "what is refused is no part of a history")]
+mod flaky;
 mod fresh_files;
 #[path = "../common/history.rs"]
 mod history;

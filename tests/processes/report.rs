@@ -1,7 +1,7 @@
 //! How a child reports what it saw: one line a call.
 
 use crate::common::{key, scope};
-use crate::history::{Done, Seen, What};
+use crate::history::{Done, Perhaps, Seen, What};
 use idempotency::{FencingToken, Fingerprint, LostReason, RecordId, Reply, StoredResponse, Timestamp};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -76,6 +76,20 @@ fn words_of_done(done: &Done) -> String {
     )
 }
 
+/// The reply is the one that the token goes with.
+fn words_of_perhaps(perhaps: &Perhaps) -> String {
+    match perhaps {
+        Perhaps::Granted { asked } => format!("granted {}", request_number(*asked)),
+        Perhaps::Extended { token } => format!("extended {token}"),
+        Perhaps::Recorded { token, reply } => {
+            assert_eq!(*reply, reply_of(*token));
+            format!("recorded {token}")
+        }
+        Perhaps::GivenUp { token } => format!("given-up {token}"),
+        Perhaps::Forgotten => "forgotten".to_owned(),
+    }
+}
+
 pub fn line(seen: &Seen) -> String {
     let Seen { began, ended, key, what } = seen;
     let what = match what {
@@ -96,6 +110,10 @@ pub fn line(seen: &Seen) -> String {
         What::Forgotten => "forgotten".to_owned(),
         What::Lost { token, reason } => format!("lost {token} {reason:?}"),
         What::Nothing => "nothing".to_owned(),
+        What::Found { token, attempt, until, asked } => {
+            format!("found {token} {attempt} {} {}", until.as_millis(), request_number(*asked))
+        }
+        What::Perhaps(perhaps) => format!("perhaps {}", words_of_perhaps(perhaps)),
     };
     format!("{began} {ended} {key} {what}")
 }
@@ -138,6 +156,20 @@ impl<'a> Words<'a> {
     }
 }
 
+fn parse_perhaps(words: &mut Words<'_>) -> Perhaps {
+    match words.word() {
+        "granted" => Perhaps::Granted { asked: words.request() },
+        "extended" => Perhaps::Extended { token: words.token() },
+        "recorded" => {
+            let token = words.token();
+            Perhaps::Recorded { token, reply: reply_of(token) }
+        }
+        "given-up" => Perhaps::GivenUp { token: words.token() },
+        "forgotten" => Perhaps::Forgotten,
+        other => panic!("what is perhaps {other}?"),
+    }
+}
+
 pub fn parse(line: &str) -> Seen {
     let mut words = Words(line.split_whitespace());
     let (began, ended, key) = (words.number(), words.number(), words.number());
@@ -161,6 +193,13 @@ pub fn parse(line: &str) -> Seen {
         "forgotten" => What::Forgotten,
         "lost" => What::Lost { token: words.token(), reason: reason(words.word()) },
         "nothing" => What::Nothing,
+        "found" => What::Found {
+            token: words.token(),
+            attempt: words.number(),
+            until: words.time(),
+            asked: words.request(),
+        },
+        "perhaps" => What::Perhaps(parse_perhaps(&mut words)),
         other => panic!("what is {other}? {line}"),
     };
     Seen { began, ended, key, what }

@@ -1,10 +1,12 @@
 //! Threads that draw what they do to a few keys, and what they saw.
 
 use crate::arena::Arena;
-use crate::checker::{self, Seen, Terms, What};
+use crate::checker::{self, Doubts, Perhaps, Seen, Terms, What};
 use crate::dice::Dice;
+use crate::flaky::{Fate, Flaky};
 use crate::terms::{LEASE, RETENTION, fingerprint, key, reply_of, scope};
-use idempotency::{Backend, Command, DynStore, FencingToken, Outcome, Period, RecordId};
+use idempotency::{Backend, Command, DynStore, FencingToken, Period, RecordId};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -19,7 +21,16 @@ pub fn of(arena: &Arena, threads: usize, calls: usize, round: usize, dice: &mut 
     let ticks = AtomicU64::new(0);
     let dice: Vec<_> = (0..threads).map(|_| dice.deal()).collect();
     let seen = arena.at_once(threads, |number, store| {
-        let mut worker = Worker { store, arena, round, ticks: &ticks, tokens: Vec::new(), seen: Vec::new() };
+        let mut worker = Worker {
+            store,
+            backend: Flaky::new(Arc::clone(store.backend())),
+            loses_answers: number % 2 == 1,
+            arena,
+            round,
+            ticks: &ticks,
+            tokens: Vec::new(),
+            seen: Vec::new(),
+        };
         let mut dice = dice[number].clone();
         for _ in 0..calls {
             worker.call(&mut dice);
@@ -31,6 +42,8 @@ pub fn of(arena: &Arena, threads: usize, calls: usize, round: usize, dice: &mut 
 
 struct Worker<'a> {
     store: &'a DynStore,
+    backend: Flaky,
+    loses_answers: bool,
     arena: &'a Arena,
     round: usize,
     ticks: &'a AtomicU64,
@@ -42,18 +55,61 @@ struct Worker<'a> {
 impl Worker<'_> {
     fn call(&mut self, dice: &mut Dice) {
         let at = dice.between(0, KEYS - 1);
+        if self.loses_answers && dice.between(0, 7) == 0 {
+            return self.lose_an_answer(at, dice);
+        }
         match dice.between(0, 15) {
             0 => self.arena.clock.advance(Duration::from_secs(12)),
             1 => self.arena.clock.advance(Duration::from_millis(1)),
             2 => drop(self.store.sweep(1).expect("a sweep")),
             3 if dice.between(0, 1) == 0 => self.execute(at, &Command::Forget),
-            3..=9 => {
-                let period = |length| Period::new(length).expect("a period");
-                let (lease, retention) = (period(LEASE), period(RETENTION));
-                self.execute(at, &Command::Claim { fingerprint: fingerprint(), lease, retention });
-            }
+            3..=9 => self.claim(at),
             _ => self.show_a_token(dice),
         }
+    }
+
+    fn claim(&mut self, at: usize) {
+        let period = |length| Period::new(length).expect("a period");
+        let (lease, retention) = (period(LEASE), period(RETENTION));
+        self.execute(at, &Command::Claim { fingerprint: fingerprint(), lease, retention });
+    }
+
+    /// Of a claim, and then a look shows whether it was granted; or of what is done with a token, of the newest
+    /// claim's completion above all, and then a claim may show it.
+    fn lose_an_answer(&mut self, at: usize, dice: &mut Dice) {
+        let is_done = dice.between(0, 1) == 0;
+        self.backend.next_is(if is_done { Fate::DoneUnheard } else { Fate::NotDoneUnheard });
+        match (self.tokens.last().copied(), dice.between(0, 3)) {
+            (Some((at, token)), 0) => {
+                self.complete(at, token);
+                self.claim(at);
+            }
+            (Some(_), 1) => {
+                self.show_a_token(dice);
+                self.claim(at);
+            }
+            _ => {
+                self.claim(at);
+                self.look(at);
+            }
+        }
+    }
+
+    fn complete(&mut self, at: usize, token: FencingToken) {
+        let retention = Period::new(RETENTION).expect("a period");
+        self.execute(at, &Command::Complete { token, reply: reply_of(token), retention });
+    }
+
+    /// Looks at the record, and takes the claim that it finds for its own.
+    fn look(&mut self, at: usize) {
+        let began = self.ticks.fetch_add(1, Ordering::SeqCst);
+        let read = self.backend.read(&id(self.round, at)).expect("a look");
+        let ended = self.ticks.fetch_add(1, Ordering::SeqCst);
+        let what = What::found(read.as_ref().map(|(record, _)| record));
+        if let What::Found { token, .. } = what {
+            self.tokens.push((at, token));
+        }
+        self.seen.push(Seen { began, ended, key: at, what });
     }
 
     /// The newest token as often as all the others.
@@ -64,10 +120,7 @@ impl Worker<'_> {
         let command = match dice.between(0, 9) {
             0..=2 => Command::Renew { token },
             3..=4 => Command::Checkpoint { token, bytes: "half way".into() },
-            5..=7 => {
-                let retention = Period::new(RETENTION).expect("a period");
-                Command::Complete { token, reply: reply_of(token), retention }
-            }
+            5..=7 => return self.complete(at, token),
             8 => Command::Abandon { token },
             _ => Command::Release { token },
         };
@@ -76,21 +129,25 @@ impl Worker<'_> {
 
     fn execute(&mut self, at: usize, command: &Command) {
         let began = self.ticks.fetch_add(1, Ordering::SeqCst);
-        let outcome = self.store.backend().execute(&id(self.round, at), command);
+        let outcome = self.backend.execute(&id(self.round, at), command);
         let ended = self.ticks.fetch_add(1, Ordering::SeqCst);
-        let outcome = outcome.unwrap_or_else(|error| panic!("{}: {command:?}: {error:?}", self.arena.name));
-        if let Outcome::Claimed(grant) = &outcome {
-            self.tokens.push((at, grant.token));
+        let what = match outcome {
+            Ok(outcome) => What::of(command, outcome),
+            Err(error) if error.is_indefinite() && self.loses_answers => What::Perhaps(Perhaps::of(command)),
+            Err(error) => panic!("{}: {command:?}: {error:?}", self.arena.name),
+        };
+        if let What::Granted { token, .. } = what {
+            self.tokens.push((at, token));
         }
-        self.seen.push(Seen { began, ended, key: at, what: What::of(command, outcome) });
+        self.seen.push(Seen { began, ended, key: at, what });
     }
 }
 
 /// Judges what was seen in `round`, and what it left behind.
-pub fn check(about: &str, arena: &Arena, round: usize, seen: &[Seen]) {
+pub fn check(about: &str, arena: &Arena, round: usize, seen: &[Seen]) -> Doubts {
     let terms = Terms { lease: LEASE, retention: RETENTION };
     checker::check(about, terms, seen, |number| {
         let id = id(round, number);
         arena.store().lookup(&id.scope, &id.key).expect("a look-up")
-    });
+    })
 }

@@ -11,6 +11,8 @@ mod checker;
 #[path = "../common/dice.rs"]
 mod dice;
 mod explore;
+#[path = "../common/flaky.rs"]
+mod flaky;
 #[path = "../races/history.rs"]
 mod history;
 mod one_key;
