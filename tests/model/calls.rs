@@ -239,3 +239,10 @@ impl<K: Kind> Caller<K> {
         told.collect()
     }
 }
+
+#[cfg(not(feature = "sqlite"))]
+impl<K: Kind> Caller<K> {
+    pub fn inside(&mut self, _: &(usize, Asked), what: Inside, _: i64) -> Result<Option<Told>, String> {
+        Err(format!("{what:?}, without SQLite"))
+    }
+}

@@ -113,9 +113,6 @@ impl<K: Kind> Subject<K> {
                 told.iter().for_each(|_| count("claims of many"));
                 self.answered(&told, |state| happen(state, now, &calls))?;
             }
-            #[cfg(not(feature = "sqlite"))]
-            Step::Inside { .. } => return Err("there is no transaction to be in".to_owned()),
-            #[cfg(feature = "sqlite")]
             Step::Inside { what, .. } => {
                 let told = self.caller.inside(&calls[0], *what, now)?;
                 count("transactions");
