@@ -358,6 +358,16 @@ mod tests {
         }
     }
 
+    /// As if the wall clock had stepped since it was made.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the file that reads clocks")]
+    fn a_monotonic_clock_does_not_follow_the_wall_clock() {
+        let clock = MonotonicClock { start: Timestamp(5), started: Instant::now() };
+        let (first, second) = (clock.now(), clock.now());
+        assert!(Timestamp(5) <= first && first <= second, "{first:?}, {second:?}");
+        assert!(second < Timestamp::from_millis(1_577_836_800_000), "{second:?}");
+    }
+
     #[test]
     fn the_machines_clocks_agree_on_the_century() {
         let year_2020 = Timestamp::from_millis(1_577_836_800_000);

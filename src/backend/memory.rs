@@ -3,6 +3,7 @@
 mod entry;
 mod expiries;
 #[cfg(test)]
+#[expect(clippy::expect_used, reason = "a test that panics has failed")]
 mod flooding;
 mod options;
 mod shard;

@@ -2,7 +2,7 @@
 //! handles and none of its locks, so whatever it does to the file may destroy it.
 
 use crate::alone::alone;
-use crate::common::{Answer, asks_for, key, scope};
+use crate::common::{Answer, Fixture, asks_for, key, scope};
 use crate::fork::{_exit, AS_IT_SHOULD_BE, Fork, PANICKED, fork, in_a_fork};
 use crate::{folder, open};
 use idempotency::{Claim, Error, Reply, SqliteOptions, SqliteStore, StoredResponse, Ticket};
@@ -315,6 +315,25 @@ fn work_that_forks_a_child_which_panics_is_committed_by_the_parent_all_the_same(
             store.try_claim(&scope("a"), &key("k"), &asks_for("x")).expect("a store").name(),
             "completed"
         );
+    });
+}
+
+/// There is nothing but memory to tell the two apart by, so a fork makes two stores of one; the docs say so.
+#[test]
+fn a_store_in_memory_is_a_store_of_its_own_in_the_child_and_both_grant_the_same_key() {
+    alone("forks::a_store_in_memory_is_a_store_of_its_own_in_the_child_and_both_grant_the_same_key", || {
+        let fixture = Fixture::in_memory();
+        let answer = |name: &str| {
+            let answer = fixture.store.try_claim(&scope("a"), &key(name), &asks_for("x"));
+            answer.expect("an answer").name()
+        };
+        assert_eq!(answer("before"), "claimed");
+        let in_the_child = || match (answer("before"), answer("after")) {
+            ("in progress", "claimed") => AS_IT_SHOULD_BE,
+            _ => OPENED_AGAIN,
+        };
+        assert_eq!(in_a_fork(in_the_child), AS_IT_SHOULD_BE);
+        assert_eq!(answer("after"), "claimed", "nothing is known here of the child's claim");
     });
 }
 
