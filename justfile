@@ -166,6 +166,56 @@ fuzz target seconds="60":
 fuzz-all seconds="60":
     scripts/fuzz {{ seconds }} commands fingerprint header json rows tickets
 
+# IDEMPOTENCY_SOAK is the factor; the seeds are new in each run, and printed. With 10, some quarter of an hour; with 40, an hour.
+#
+# Runs what is drawn at random so many times longer, and fuzzes each target for so many minutes.
+soak factor="10" minutes="5":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    export IDEMPOTENCY_SOAK={{ factor }}
+    cargo test --locked --test model --test races -- --nocapture
+    cargo test --locked --test faults -- --nocapture power_loss log_cuts bit_flips
+    cargo test --locked --test processes -- --nocapture killed_at_once no_room clocks fresh_files short_leases
+    cargo test --locked --test sqlite -- --nocapture forks_under_load
+    cargo test --locked --test fuzz_corpus -- --nocapture
+    {{ just_executable() }} shuttle
+    {{ just_executable() }} fuzz-all $(({{ minutes }} * 60))
+    scripts/kill-loop $((50 * {{ factor }}))
+
+# Needs cargo-mutants. Not part of `ci`: hours. It changes one expression at a time of what decides, of the SQL layer and of the commit
+# queue, in a copy of the sources; what no test objects to is listed in the end. A file may be named.
+#
+# Shows which small changes of the source no test finds.
+mutants file="":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    files=({{ file }})
+    [[ ${#files[@]} -gt 0 ]] || files=(src/transition.rs src/commit_queue.rs src/backend/sqlite.rs 'src/backend/sqlite/*.rs')
+    cargo mutants "${files[@]/#/--file=}" --timeout 120 --output target/mutants -- --lib --test agreement --test behaviours --test cases \
+        --test sqlite --test transactions --test faults
+
+# Needs cargo-llvm-cov, and LLVM's llvm-cov and llvm-profdata: rustup's component `llvm-tools`, or others of at least LLVM 19, named by
+# LLVM_COV and LLVM_PROFDATA. Branches are counted by the nightly toolchain only; without it, lines and regions are. The children that
+# tests start and kill are counted as far as they end by themselves.
+#
+# Counts the lines and branches of `src` that the tests reach.
+coverage:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    toolchain=() branch=()
+    if rustup toolchain list | grep --quiet '^nightly'; then
+        toolchain=(+nightly) branch=(--branch)
+    else
+        echo "NOT COUNTED: branches, for want of a nightly toolchain"
+    fi
+    export CARGO_TARGET_DIR=target/coverage
+    cargo "${toolchain[@]}" llvm-cov clean
+    for features in testing,serde,json metrics,tracing,tokio,testing,serde,json; do
+        cargo "${toolchain[@]}" llvm-cov --no-report "${branch[@]}" --locked --features "$features" --lib --tests
+    done
+    cargo "${toolchain[@]}" llvm-cov report "${branch[@]}" --summary-only --ignore-filename-regex '/(tests|examples|benches)/'
+    cargo "${toolchain[@]}" llvm-cov report "${branch[@]}" --html --ignore-filename-regex '/(tests|examples|benches)/'
+
 # Measures the operations; arguments go to criterion: a filter, `--save-baseline NAME`, …
 bench *arguments:
     cargo bench --locked --bench operations -- {{ arguments }}
@@ -250,7 +300,7 @@ ci:
     #!/usr/bin/env bash
     set -euo pipefail
     passed=0
-    for step in format clippy cargo-test async-test facade-test loom planted doc deny tree default-tree features system-sqlite fuzz-build bench-test peers payments-http kill-loop fresh-clone; do
+    for step in format clippy cargo-test async-test facade-test loom shuttle planted doc deny tree default-tree features system-sqlite fuzz-build fuzz-all bench-test peers payments-http kill-loop fresh-clone; do
         echo "=== $step"
         start=$SECONDS
         {{ just_executable() }} "$step"
