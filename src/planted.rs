@@ -1,8 +1,8 @@
 //! Faults of the store that are planted one at a time, to see that a test fails for each: `just planted`.
 //!
 //! They are there only with `--cfg idempotency_planted`. Then `IDEMPOTENCY_PLANTED` names the one that a process
-//! runs with; without it, the store is as it was written. In every other build [`is`] is `false` when the code
-//! is compiled, and nothing is left of what it guards.
+//! runs with; without it, the store is as it was written. In every other build [`is`] is `false`, and an optimised
+//! one has nothing of what it guards.
 
 #[cfg(all(idempotency_planted, feature = "sqlite"))]
 mod statements;
@@ -10,9 +10,9 @@ mod statements;
 mod switch;
 
 #[cfg(all(idempotency_planted, feature = "sqlite"))]
-pub use self::statements::EDITS;
-#[cfg(all(idempotency_planted, feature = "sqlite"))]
 pub(crate) use self::statements::edit;
+#[cfg(all(idempotency_planted, feature = "sqlite"))]
+pub use self::statements::{EDITS, NOT_ONCE};
 #[cfg(idempotency_planted)]
 pub(crate) use self::switch::is;
 #[cfg(idempotency_planted)]

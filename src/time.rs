@@ -53,7 +53,13 @@ impl Timestamp {
     /// Half-open: what has deadline `d` stands while `now < d`. In Rust it is written down only here.
     #[must_use]
     pub fn is_over(self, now: Self) -> bool {
-        self.0 <= now.0 && !(self.0 == now.0 && planted::is("deadline-late"))
+        if planted::is("deadline-late") {
+            return self.0 < now.0;
+        }
+        if planted::is("deadline-early") {
+            return self.0 <= now.0.saturating_add(1);
+        }
+        self.0 <= now.0
     }
 }
 

@@ -1,13 +1,11 @@
 //! Edits of the store's SQL.
 //!
 //! Some edits of the claim are left out, since no sound record tells them from the original:
-//! - Its conditions from the reply's columns on, one at a time, and `state = 'in_progress'` before them: a record is
-//!   completed if and only if it has a reply and a time of completion, so each of the three does without the
-//!   others, and the table keeps numbers in their ranges and values to their types. Only damage tells them apart
-//!   (`tests/sqlite/damage.rs`, and the fuzz target `rows`).
+//! - Its conditions from the reply's columns on, one at a time, and `state = 'in_progress'` before them: each does without
+//!   the others, since a record is completed if and only if it has a reply and a time of completion, and the table
+//!   keeps numbers in their ranges and values to their types. Only damage tells them apart (`tests/sqlite/damage.rs`, and
+//!   the fuzz target `rows`).
 //! - The highest attempt: four thousand million takeovers away.
-//! - `reply_status`, `reply_reference`, `reply_headers` and `reply_body` kept from an expired completion:
-//!   nobody reads them while there is no `reply_kind`, and the next completion writes all of them.
 //! - `writer`: it is no part of the record.
 
 use crate::planted::{self, Variant};
@@ -106,6 +104,14 @@ pub const EDITS: &[Edit] = &[
         "fingerprint = excluded.fingerprint,", "fingerprint = stored.fingerprint,"),
     claim("reply-kept", "a claim keeps what kind of reply an expired completion had",
         "reply_kind = NULL", "reply_kind = stored.reply_kind"),
+    claim("reply-status-kept", "a claim keeps the status of an expired completion's reply",
+        "reply_status = NULL", "reply_status = stored.reply_status"),
+    claim("reply-reference-kept", "a claim keeps the reference of an expired completion's reply",
+        "reply_reference = NULL", "reply_reference = stored.reply_reference"),
+    claim("reply-headers-kept", "a claim keeps the headers of an expired completion's reply",
+        "reply_headers = NULL", "reply_headers = stored.reply_headers"),
+    claim("reply-body-kept", "a claim keeps the body of an expired completion's reply",
+        "reply_body = NULL", "reply_body = stored.reply_body"),
     claim("reply-checksum-kept", "a claim keeps the checksum of an expired completion's reply",
         "reply_checksum = NULL", "reply_checksum = stored.reply_checksum"),
     // What a first claim writes.
@@ -123,6 +129,9 @@ pub const EDITS: &[Edit] = &[
     },
 ];
 
+/// What is said where an edit can't be made.
+pub const NOT_ONCE: &str = "its text does not stand once in the statement";
+
 /// The checkpoint with its checksum, and the columns between them.
 const SAVED: &str = "checkpoint_checksum = iif(stored.expires_at_ms <= ?4, NULL, stored.checkpoint_checksum),
   reply_reference = NULL,
@@ -134,6 +143,6 @@ const SAVED: &str = "checkpoint_checksum = iif(stored.expires_at_ms <= ?4, NULL,
 pub(crate) fn edit(statement: &str, sql: &str) -> String {
     let planted = EDITS.iter().find(|edit| edit.statement == statement && planted::is(edit.variant.name));
     let Some(Edit { variant, text, by, .. }) = planted else { return sql.to_owned() };
-    assert_eq!(sql.matches(text).count(), 1, "{}: how often its text stands in the statement", variant.name);
+    assert_eq!(sql.matches(text).count(), 1, "{}: {NOT_ONCE}", variant.name);
     sql.replace(text, by)
 }

@@ -25,6 +25,7 @@ pub const VARIANTS: &[Variant] = &[
     variant("release-without-token", "whoever releases or abandons is taken for the owner"),
     variant("takeover-released-as-first", "a takeover that is released frees the key, though an earlier attempt may have had the effect"),
     variant("deadline-late", "what has a deadline still stands at that very moment (`<` for `<=`)"),
+    variant("deadline-early", "what has a deadline is over a millisecond before"),
     variant("replay-of-the-expired", "an expired record is still a record"),
     variant("takeover-for-another-request", "a lapsed claim is taken over for another request"),
     variant("replay-to-another-request", "a reply is replayed to another request"),

@@ -40,6 +40,8 @@ fn killed(row: &Row, ended: &Ended) -> Result<String, String> {
             let mut said_then = said.lines().skip_while(|line| !line.contains(" panicked at ")).skip(1);
             let message = said_then.next().unwrap_or("it ended by a signal or an exit");
             match must {
+                // The edit was not made, so nothing was planted.
+                _ if message.contains(planted::NOT_ONCE) => Err(message.to_owned()),
                 Must::Say(text) if !message.contains(text) => {
                     Err(format!("it says nothing of {text:?}: {said}"))
                 }

@@ -63,11 +63,8 @@ impl Binaries {
         let limit = if row.must.hang() { LIMIT_OF_A_HANG } else { LIMIT };
         let (status, said) = within(limit, command);
         match status {
+            _ if !said.contains("running 1 test\n") => Ended::Nothing(format!("{status:?}:\n{said}")),
             None => Ended::Hung,
-            // Children of a test that are killed, or a double panic, end it before it is counted.
-            Some(status) if !said.contains("running 1 test\n") => {
-                Ended::Nothing(format!("{status}:\n{said}"))
-            }
             Some(status) if status.success() && said.contains("1 passed; 0 failed; 0 ignored") => {
                 Ended::Passed
             }

@@ -44,6 +44,8 @@ pub const ROWS: &[Row] = &[
         "taken_over::a_takeover_that_is_released_leaves_the_record_lapsed_and_bound_for_the_next_takeover"),
     fails("deadline-late", "behaviours",
         "deadlines::a_millisecond_before_at_and_after_a_deadline_every_command_reads_it_alike"),
+    fails("deadline-early", "behaviours",
+        "deadlines::a_millisecond_before_at_and_after_a_deadline_every_command_reads_it_alike"),
     fails("replay-of-the-expired", "behaviours",
         "sweeping::expired_records_stay_until_they_are_swept_and_answer_as_absent_meanwhile"),
     fails("takeover-for-another-request", "behaviours",

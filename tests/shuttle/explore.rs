@@ -6,7 +6,6 @@ use shuttle::rand::{RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
 use std::collections::BTreeMap;
-use std::env;
 use std::sync::{Arc, Mutex};
 
 /// How many changes of thread PCT places: enough for two threads that meet twice, with one to spare.
@@ -15,11 +14,10 @@ const DEPTH: usize = 3;
 /// How often each thing has happened.
 pub type Counts = BTreeMap<&'static str, usize>;
 
-/// Runs `test` in so many interleavings of each kind, which draws what it does from the dice that it is given
+/// Runs `test` in so many interleavings of each of the two kinds, which draws what it does from the dice that it is given
 /// and says what has happened; gives the sums.
 pub fn explore(name: &str, interleavings: usize, test: fn(&mut Dice) -> Counts) -> Counts {
     let seed = seed();
-    let interleavings = interleavings * times();
     let sums = Arc::new(Mutex::new(Counts::new()));
     let mut config = Config::new();
     // It warns that weaker orderings are taken for the strongest: loom's models are for those.
@@ -41,9 +39,4 @@ pub fn explore(name: &str, interleavings: usize, test: fn(&mut Dice) -> Counts) 
     let sums = sums.lock().expect("no interleaving has failed").clone();
     println!("{name}: {} interleavings, half of them by PCT: {sums:?}", 2 * interleavings);
     sums
-}
-
-/// How many times the usual number of interleavings are drawn.
-fn times() -> usize {
-    env::var("IDEMPOTENCY_SOAK").map_or(1, |times| times.parse().expect("IDEMPOTENCY_SOAK is a number"))
 }

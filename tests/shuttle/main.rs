@@ -21,6 +21,8 @@ mod planted;
 mod programs;
 #[path = "../common/seed.rs"]
 mod seed;
+#[path = "../common/soak.rs"]
+mod soak;
 #[path = "../races/terms.rs"]
 mod terms;
 mod waiters;

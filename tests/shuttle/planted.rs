@@ -1,4 +1,4 @@
-//! Whether these tests can fail: each race that can be planted in the memory backend must be found by one.
+//! Whether these tests can fail: two races that are planted in the memory backend must be found.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ const RACES: [(&str, &str); 2] = [
 ];
 
 #[test]
-fn each_race_that_can_be_planted_is_found() {
+fn the_races_that_are_planted_are_found() {
     for (fault, test) in RACES {
         let mut command = Command::new(std::env::current_exe().expect("the file that runs"));
         command.args([test, "--exact", "--nocapture"]).env("IDEMPOTENCY_PLANTED", fault);

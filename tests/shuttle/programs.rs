@@ -6,6 +6,7 @@ use crate::checker::What;
 use crate::dice::Dice;
 use crate::explore::{Counts, explore};
 use crate::history;
+use crate::soak::times;
 
 /// How many calls a thread makes: shuttle draws where each is interrupted.
 const CALLS: usize = 10;
@@ -36,10 +37,10 @@ fn a_program(dice: &mut Dice) -> Counts {
 /// Cases 9, 13 and 14.
 #[test]
 fn whatever_threads_do_only_the_newest_claim_writes_and_what_it_records_is_replayed() {
-    const INTERLEAVINGS: usize = 12_000;
-    let happened = explore("programs", INTERLEAVINGS, a_program);
+    let each = times(12_000);
+    let happened = explore("programs", each, a_program);
     assert_eq!(happened.len(), 9, "{happened:?}");
-    for (what, times) in happened {
-        assert!(times >= INTERLEAVINGS / 10, "{what} happened only {times} times");
+    for (what, often) in happened {
+        assert!(often >= each / 10, "{what} happened only {often} times");
     }
 }
