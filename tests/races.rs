@@ -234,7 +234,7 @@ fn whatever_threads_do_to_a_key_only_its_newest_claim_writes_and_what_it_records
         for round in 0..rounds {
             let threads = dice.between(2, 8);
             let about = format!("{}, round {round}, {threads} threads", arena.name);
-            let seen = history::of(&arena, threads, CALLS, round, &mut dice);
+            let seen = history::of(&arena, threads, CALLS, round, true, &mut dice);
             let doubts = history::check(&about, &arena, round, &seen);
             (shown_done, open) = (shown_done + doubts.shown_done, open + doubts.open);
             all.extend(seen);

@@ -2,7 +2,7 @@
 
 use super::{Done, Perhaps, Seen, What};
 use idempotency::{FencingToken, Fingerprint, Record, Timestamp};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many calls that may have been done an answer shows to have been, and of how many it is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,10 +20,16 @@ pub fn settle(seen: &[Seen], left: impl Fn(usize) -> Option<Record>) -> (Vec<See
     // extends it has looked before.
     let mut answers: Vec<_> = seen.iter().filter(|call| !is_open(call)).collect();
     answers.sort_by_key(|call| call.ended);
+    let mut found = BTreeMap::new();
     for call in &answers {
-        if let What::Found { token, attempt, until, asked } = call.what {
-            claim(&mut settled, call, token, What::Granted { token, attempt, until, asked });
+        if let What::Found { token, .. } = call.what {
+            found.entry(token).or_insert(*call);
         }
+    }
+    // In the order of the tokens, and each the one that ended first of those that it may be: what is left is more
+    // likely to be the later ones.
+    for (token, call) in found {
+        claim(&mut settled, call, token);
     }
     for call in &answers {
         match &call.what {
@@ -61,8 +67,9 @@ fn show(seen: &mut [Seen], is_one: impl Fn(&Seen) -> bool, what: What) {
     let candidates: Vec<_> = (0..seen.len()).filter(|at| is_one(&seen[*at])).collect();
     let began = candidates.iter().map(|at| seen[*at].began).min();
     let ended = candidates.iter().map(|at| seen[*at].ended).max();
-    if let (Some(last), Some(began), Some(ended)) = (candidates.last(), began, ended) {
-        seen[*last] = Seen { began, ended, key: seen[*last].key, what };
+    let first = candidates.iter().min_by_key(|at| seen[**at].ended);
+    if let (Some(first), Some(began), Some(ended)) = (first, began, ended) {
+        seen[*first] = Seen { began, ended, key: seen[*first].key, what };
     }
 }
 
@@ -105,8 +112,8 @@ fn is_refuted(claim: &Seen, seen: &[Seen]) -> bool {
 
 /// A claim was found with a token that nobody was told of. It is one that does not stand against the order in
 /// which the others got theirs.
-fn claim(seen: &mut [Seen], look: &Seen, token: FencingToken, granted: What) {
-    let What::Granted { asked, .. } = granted else { return };
+fn claim(seen: &mut [Seen], look: &Seen, token: FencingToken) {
+    let What::Found { attempt, until, asked, .. } = look.what else { return };
     let grants: Vec<_> = seen
         .iter()
         .filter_map(|call| match call.what {
@@ -124,10 +131,22 @@ fn claim(seen: &mut [Seen], look: &Seen, token: FencingToken, granted: What) {
             },
         )
     };
+    // What an older claim wrote, or was seen to be, came before this one.
+    let follows_the_older = |call: &Seen| {
+        let mut later = seen.iter().filter(|other| other.key == look.key && call.before(other));
+        later.all(|other| in_force(other, seen).is_none_or(|older| older >= token))
+    };
     let perhaps = What::Perhaps(Perhaps::Granted { asked });
-    let is_one =
-        |call: &Seen| call.key == look.key && call.what == perhaps && !look.before(call) && in_order(call);
-    show(seen, is_one, granted);
+    let may_be = |call: &Seen| {
+        call.key == look.key
+            && call.what == perhaps
+            && !look.before(call)
+            && in_order(call)
+            && follows_the_older(call)
+    };
+    let candidates: BTreeSet<_> = seen.iter().filter(|call| may_be(call)).map(|call| call.began).collect();
+    let is_one = |call: &Seen| candidates.contains(&call.began);
+    show(seen, is_one, What::Granted { token, attempt, until, asked });
 }
 
 /// A claim was seen to stand until a moment that nobody was promised. That may also be a claim that nobody was

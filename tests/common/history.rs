@@ -134,16 +134,26 @@ impl Key<'_> {
         let until: Vec<_> = self.grants.iter().filter(|grant| grant.token <= token).collect();
         let granted = until.last().filter(|grant| grant.token == token && !call.before(grant.seen));
         let granted = granted.unwrap_or_else(|| panic!("{about}: {call:?} has a token that was not granted"));
-        let mut before = (1..=granted.attempt).rev().zip(until.iter().rev());
-        let first = before.find_map(|(attempt, grant)| match grant.attempt {
-            1 => Some((attempt == 1).then_some(**grant)),
-            other => (other != attempt).then_some(None),
-        });
-        let first = first.flatten();
-        let since = first.unwrap_or(**until.first().expect("the grant itself"));
-        let is_unheard = self.unheard(granted.asked, since.seen, granted.seen) > 0
+        // Those of its life that were heard of, up to one that was not.
+        let mut heard = (1..=granted.attempt).rev().zip(until.iter().rev());
+        let in_life: Vec<_> = heard
+            .by_ref()
+            .take_while(|(attempt, grant)| grant.attempt == *attempt)
+            .map(|(_, grant)| **grant)
+            .collect();
+        let oldest = *in_life.last().expect("the grant itself");
+        let first = (oldest.attempt == 1).then_some(oldest);
+        let before = until.iter().rev().nth(in_life.len());
+        let perhaps = What::Perhaps(Perhaps::Granted { asked: granted.asked });
+        let may_precede = |claim: &Seen| {
+            claim.what == perhaps
+                && !oldest.seen.before(claim)
+                && before.is_none_or(|known| !claim.before(known.seen))
+        };
+        let is_followed = first.is_some() || self.seen.iter().any(may_precede);
+        assert!(is_followed, "{about}: {granted:?} takes over from nobody");
+        let is_unheard = self.unheard(granted.asked, oldest.seen, granted.seen) > 0
             || self.may_stand(granted.seen, |asked| asked == granted.asked);
-        assert!(first.is_some() || is_unheard, "{about}: {granted:?} takes over from nobody");
         // If somebody may have begun a new life, it is not known when.
         (**granted, first.filter(|first| first.token == token || !is_unheard))
     }

@@ -16,15 +16,23 @@ fn id(round: usize, number: usize) -> RecordId {
     RecordId::new(scope(), key(&format!("{round} {number}")))
 }
 
-/// Lets threads make so many calls each, drawn, with stale tokens too; gives all that they saw.
-pub fn of(arena: &Arena, threads: usize, calls: usize, round: usize, dice: &mut Dice) -> Vec<Seen> {
+/// Lets threads make so many calls each, drawn, with stale tokens too; gives all that they saw. Every second thread may lose
+/// answers.
+pub fn of(
+    arena: &Arena,
+    threads: usize,
+    calls: usize,
+    round: usize,
+    loses: bool,
+    dice: &mut Dice,
+) -> Vec<Seen> {
     let ticks = AtomicU64::new(0);
     let dice: Vec<_> = (0..threads).map(|_| dice.deal()).collect();
     let seen = arena.at_once(threads, |number, store| {
         let mut worker = Worker {
             store,
             backend: Flaky::new(Arc::clone(store.backend())),
-            loses_answers: number % 2 == 1,
+            loses_answers: loses && number % 2 == 1,
             arena,
             round,
             ticks: &ticks,

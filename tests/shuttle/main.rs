@@ -12,6 +12,7 @@ mod checker;
 mod dice;
 mod explore;
 #[path = "../common/flaky.rs"]
+#[expect(dead_code, reason = "what is refused is no part of a history")]
 mod flaky;
 #[path = "../races/history.rs"]
 mod history;

@@ -14,7 +14,8 @@ const CALLS: usize = 10;
 fn a_program(dice: &mut Dice) -> Counts {
     let arena = Arena::new();
     let threads = dice.between(4, 8);
-    let seen = history::of(&arena, threads, CALLS, 0, dice);
+    // No answer is lost: the checker knows too little of calls that overlap as much as here to tell who was granted what.
+    let seen = history::of(&arena, threads, CALLS, 0, false, dice);
     history::check(&format!("{threads} threads"), &arena, 0, &seen);
     let mut counts = Counts::new();
     for seen in &seen {
