@@ -161,15 +161,21 @@ impl Key<'_> {
     fn only_the_newest_claim_writes(&self, call: &Seen) {
         let about = &self.about;
         let Some(token) = call.writer() else { return };
-        let (_, first) = self.life_of(token, call);
+        let (granted, first) = self.life_of(token, call);
         let superseded = self.newer_before(token, call);
         assert!(superseded.is_none(), "{about}: {call:?} after {superseded:?}");
         let completed = self.recorded(token).find(|(completion, _)| completion.before(call));
         assert!(completed.is_none(), "{about}: {call:?} after {completed:?}");
+        let is_forgotten =
+            |other: &&Seen| other.what == What::Forgotten && granted.seen.before(other) && other.before(call);
+        let forgotten = self.seen.iter().find(is_forgotten);
+        assert!(forgotten.is_none(), "{about}: {call:?} after {forgotten:?}");
         assert!(self.recorded(token).count() <= 1, "{about}: {token} completed twice");
         if let What::Recorded { done, .. } = &call.what {
             let created_at = first.map_or(done.created_at, |first| self.made_at(first));
             assert_eq!(done.created_at, created_at, "{about}: {call:?} began with {first:?}");
+            let expires_at = done.completed_at.saturating_add(self.terms.retention);
+            assert_eq!(done.expires_at, expires_at, "{about}: {call:?}");
         }
     }
 
@@ -279,7 +285,12 @@ impl Key<'_> {
         assert!(is_new || continues, "{about}: {next:?} after {owner:?}");
 
         let between = |call: &&Seen| !call.before(owner.seen) && !next.seen.before(call);
-        if self.seen.iter().filter(between).any(|call| call.may_end(owner.token)) {
+        let may_end = |call: &Seen| match call.what {
+            // Of a completed record nothing is given up.
+            What::Perhaps(Perhaps::GivenUp { .. }) if is_recorded => false,
+            _ => call.may_end(owner.token),
+        };
+        if self.seen.iter().filter(between).any(may_end) {
             return;
         }
         let until = match self.recorded(owner.token).next() {
@@ -290,8 +301,11 @@ impl Key<'_> {
                     promised.filter_map(|call| call.extends(owner.token)).fold(owner.until, Timestamp::max);
                 // What is still there is taken over; only what has expired starts again. What may have been
                 // recorded, at once even, expires by that.
-                let recorded = |call: &Seen| matches!(&call.what, What::Perhaps(Perhaps::Recorded { token, .. }) if *token == owner.token);
-                let ends = if self.seen.iter().any(recorded) { self.made_at(owner) } else { lease_until };
+                let may_record = |call: &Seen| {
+                    matches!(&call.what, What::Perhaps(Perhaps::Recorded { token, .. }) if *token == owner.token)
+                        && !next.seen.before(call)
+                };
+                let ends = if self.seen.iter().any(may_record) { self.made_at(owner) } else { lease_until };
                 if next.attempt == 1 { ends.saturating_add(self.terms.retention) } else { lease_until }
             }
         };
@@ -300,10 +314,13 @@ impl Key<'_> {
 
     fn what_is_left_is_the_newest_claims(&self, left: Option<&Record>) {
         let (about, Some(record)) = (&self.about, left) else { return };
-        let newest = self.grants.last().map(|grant| (grant.token, grant.attempt, grant.asked));
+        let last = self.grants.last();
+        let newest = last.map(|grant| (grant.token, grant.attempt, grant.asked));
         let is_newer = newest.is_none_or(|(token, ..)| token < record.token);
         let asked = What::Perhaps(Perhaps::Granted { asked: record.fingerprint });
-        if is_newer && self.seen.iter().any(|call| call.what == asked) {
+        let may_follow =
+            |call: &Seen| call.what == asked && last.is_none_or(|grant| !call.before(grant.seen));
+        if is_newer && self.seen.iter().any(may_follow) {
             // Nobody knew its token.
             assert_eq!(record.state, State::InProgress, "{about}: {record:?}");
             return;

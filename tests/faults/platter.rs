@@ -3,6 +3,10 @@
 //! What was synced is there. Of what was not, each sector of 512 bytes is left as any of the writes to it left it,
 //! or none; each file is as long as it was at any moment since; and each name leads to any of the files that it
 //! has led to since. No order among them is kept.
+//!
+//! What it never does, and SQLite relies on: a sector that is being written keeps its other bytes, and is never garbage
+//! (`SQLITE_IOCAP_POWERSAFE_OVERWRITE`); a file that was made longer has zeros there; a sync that failed has lost nothing of
+//! what was written before it.
 
 use crate::dice::Dice;
 use crate::tape::{Change, FileId, Folder};

@@ -167,7 +167,7 @@ fn on_a_disk_that_ignores_syncs_the_file_is_damaged_and_acknowledged_operations_
     assert!(tally.with_loss > 0 && tally.damaged > 0, "{tally:?}");
 }
 
-/// The power goes, and once more while the store is opened again, used and closed.
+/// The power goes, and once more while the store is opened again, looked at and closed.
 #[test]
 fn with_full_durability_nothing_is_lost_with_power_that_goes_again_during_the_recovery() {
     let mut dice = Dice::new(seed());

@@ -172,8 +172,7 @@ pub enum Syncs {
 /// A disk that can be told to fail. Each is a VFS of its own, under a name of its own, so that tests run side
 /// by side.
 ///
-/// Syncs are counted and fail as all else, but are not handed on: no test cuts the power, and a power cut that
-/// is only modelled ([`Platter`](super::platter::Platter)) needs none.
+/// Syncs are counted and fail as all else, but are not handed on: a power cut that is only modelled ([`Platter`](super::platter::Platter)) needs none.
 pub struct Disk(&'static Controls);
 
 /// Those of disks that are gone: to be used again, since SQLite looks for a VFS in a list.

@@ -167,3 +167,18 @@ fn a_record_that_is_left_shows_what_may_have_been_done_and_what_was_not() {
     assert_refused(&with(perhaps_granted()), Some(&unknown), "judged, key 0");
     assert_refused(&with(perhaps_recorded(20)), Some(&hidden), "judged, key 0");
 }
+
+#[test]
+fn what_may_have_been_done_to_a_completed_record_excuses_no_loss_of_it() {
+    let completed = [granted(10, 1, 1_000), recorded(10, 1_000, 1_010)];
+    let [claim, completion] = completed.clone();
+    assert_none_explains([claim, completion, perhaps_given_up(10), granted(20, 1, 1_011)], "stood until");
+    let [claim, completion] = completed;
+    assert_accepted([claim, completion, What::Perhaps(Perhaps::Forgotten), granted(20, 1, 1_011)]);
+}
+
+#[test]
+fn what_may_have_been_done_later_excuses_nothing_of_before() {
+    assert_accepted([granted(10, 1, 1_000), perhaps_recorded(10), granted(20, 1, 1_060)]);
+    assert_none_explains([granted(10, 1, 1_000), granted(20, 1, 1_060), perhaps_recorded(10)], "stood until");
+}

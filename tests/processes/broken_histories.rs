@@ -270,3 +270,17 @@ fn a_record_that_is_left_by_another_claim_than_the_newest_is_refused() {
     }
     assert_refused(&in_turn([granted(10, 1, 1_000), granted(20, 2, 1_030)]), Some(&left), "judged, key 0");
 }
+
+#[test]
+fn a_write_to_a_record_that_was_forgotten_is_refused() {
+    for write in [recorded(10, 1_000, 1_010), What::Extended { token: token(10), until: at(1_040) }] {
+        assert_refused(&in_turn([granted(10, 1, 1_000), What::Forgotten, write]), None, "after Some(Seen");
+    }
+}
+
+#[test]
+fn a_reply_that_is_kept_for_another_time_than_its_retention_is_refused() {
+    let short = Done { expires_at: at(1_020), ..done(10, 1_000, 1_010) };
+    let recorded = What::Recorded { token: token(10), done: short };
+    assert_refused(&in_turn([granted(10, 1, 1_000), recorded]), None, "");
+}

@@ -25,7 +25,9 @@ pub const TABLE: &str = "CREATE TABLE orders (key INTEGER, name TEXT)";
 pub fn open(file: &Path, round: usize) -> SqliteStore {
     let rounds = |count: usize| secs(LEASE * u64::try_from(count).expect("a small number"));
     let now: Timestamp = START.saturating_add(rounds(round));
-    let options = SqliteOptions::new().with_clock(ManualClock::new(now)).with_durability(durability(round));
+    // Nobody is to give up on a machine that is busy with other things.
+    let options = SqliteOptions::new().with_busy_timeout(secs(60));
+    let options = options.with_clock(ManualClock::new(now)).with_durability(durability(round));
     let backend = SqliteBackend::open(file, options).expect("a store that opens");
     let policy = Policy::new().with_lease(secs(LEASE)).with_retention(rounds(ROUNDS_KEPT));
     IdempotencyStore::new(backend).with_policy(policy).expect("a usable policy")

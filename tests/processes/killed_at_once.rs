@@ -53,8 +53,7 @@ fn kill_crews<T: Fn()>(test: &T, size: usize, crews: usize) {
         let beside = (round % 4 < 2).then(|| open(&file, round));
         ledger.begin(round);
         let crew = start(test, size, &file, seed, round);
-        let said =
-            if round % 2 == 0 { kill_together(crew, &mut dice) } else { kill_in_turn(crew, &mut dice) };
+        let said = if round % 8 < 4 { kill_together(crew, &mut dice) } else { kill_in_turn(crew, &mut dice) };
         assert_eq!(said.len(), size);
         said.iter().for_each(|lines| ledger.hear_all(lines));
         said.iter().for_each(|lines| ledger.check_replays(lines));

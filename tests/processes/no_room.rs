@@ -176,6 +176,7 @@ fn fill_again_and_again(parent: &Parent, room: &Room) {
         connection.execute("DELETE FROM orders", []).expect("there is room");
     }
     parent.hears(format!("{happened:?}"));
+    assert!(happened.contains_key(room.refuses_with()), "{happened:?}");
     assert_eq!(happened.get("rounds"), Some(&rounds));
     assert!(happened.contains_key("replayed by who had failed"), "{happened:?}");
 }

@@ -54,6 +54,14 @@ impl Room {
         Self::Filled { ballast: file.with_extension("ballast") }
     }
 
+    /// What the store calls a write that finds none, in the words of the count: SQLite takes only `ENOSPC` for a full disk.
+    pub const fn refuses_with(&self) -> &'static str {
+        match self {
+            Self::Limited { .. } => "unavailable",
+            Self::Filled { .. } => "full",
+        }
+    }
+
     /// Leaves room for some `bytes` more.
     pub fn leave(&self, bytes: usize) {
         match self {

@@ -12,10 +12,13 @@ use idempotency::{
 use std::mem;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The store in `file`. A loss of power plays no part here.
 fn backend(file: &Path) -> SqliteBackend {
-    let options = SqliteOptions::new().with_durability(Durability::Normal);
+    // Nobody is to give up on a machine that is busy with other things.
+    let options =
+        SqliteOptions::new().with_durability(Durability::Normal).with_busy_timeout(Duration::from_secs(60));
     SqliteBackend::open(file, options).expect("a store that opens")
 }
 
