@@ -19,7 +19,7 @@ pub(super) fn double(text: &str, at: Option<usize>) -> Result<f64, JsonError> {
     if !double.is_finite() {
         return Err(JsonError::NumberOutOfRange { at });
     }
-    // `{:e}` writes the same digits as RFC 8785 does.
+    // `{:e}` writes the same digits as RFC 8785 does, but for fractions that lie halfway between two of them.
     if double.abs() >= FIRST_GAP && Decimal::of(text) != Decimal::of(&format!("{double:e}")) {
         return Err(JsonError::InexactNumber { at });
     }
