@@ -101,10 +101,9 @@ fn canonical_number(number: f64) -> String {
     if number == 0.0 {
         return "0".to_owned();
     }
-    let scientific = format!("{:e}", number.abs());
-    let (mantissa, exponent) = scientific.split_once('e').expect("an exponent");
-    let digits = mantissa.replace('.', "");
-    let point = exponent.parse::<i32>().expect("an exponent") + 1;
+    let (digits, exponent) = scientific(&format!("{:e}", number.abs()));
+    let digits = even_of_a_tie(number.abs(), &digits, exponent);
+    let point = exponent + 1;
     let len = i32::try_from(digits.len()).expect("few digits");
     let zeros = |count: i32| "0".repeat(usize::try_from(count).expect("a number of zeros"));
     let size = match point {
@@ -121,6 +120,26 @@ fn canonical_number(number: f64) -> String {
         }
     };
     if number < 0.0 { format!("-{size}") } else { size }
+}
+
+/// Digits and exponent of a number in scientific notation.
+fn scientific(number: &str) -> (String, i32) {
+    let (mantissa, exponent) = number.split_once('e').expect("an exponent");
+    (mantissa.replace('.', ""), exponent.parse().expect("an exponent"))
+}
+
+/// Of two shortest digits that are equally near to a number, ECMAScript takes the even ones, and Rust the larger.
+fn even_of_a_tie(number: f64, digits: &str, exponent: i32) -> String {
+    // Up to 767 digits are exact.
+    let (exact, _) = scientific(&format!("{number:.800e}"));
+    let smaller =
+        exact.trim_end_matches('0').strip_suffix('5').filter(|smaller| smaller.len() == digits.len());
+    let is_even = |digits: &&str| digits.ends_with(['0', '2', '4', '6', '8']);
+    let is_the_number = |digits: &&str| {
+        let power = exponent + 1 - i32::try_from(digits.len()).expect("few digits");
+        format!("{digits}e{power}").parse() == Ok(number)
+    };
+    smaller.filter(is_even).filter(is_the_number).unwrap_or(digits).to_owned()
 }
 
 fn canonical_string(text: &str) -> String {
