@@ -164,7 +164,7 @@ fuzz target seconds="60":
 
 # Fuzzes each target for a while, two at a time.
 fuzz-all seconds="60":
-    scripts/fuzz {{ seconds }} commands fingerprint header json rows tickets
+    scripts/fuzz {{ seconds }} $(ls fuzz/corpus)
 
 # IDEMPOTENCY_SOAK is the factor; the seeds are new in each run, and printed. With 10, some quarter of an hour; with 40, an hour.
 #

@@ -198,12 +198,12 @@ fn command_sequences_do_what_the_model_does_in_memory_and_on_sqlite() {
 
 #[test]
 fn no_two_lists_of_parts_have_one_fingerprint() {
-    holds("fingerprint", 3_000);
+    holds("fingerprint", 1_000);
 }
 
 #[test]
 fn header_values_are_read_as_a_second_parser_reads_them() {
-    holds("header", 10_000);
+    holds("header", 5_000);
 }
 
 #[test]
