@@ -18,11 +18,13 @@
 //! **Tokens** are strictly increasing over the life of the storage, and never drawn twice: not after a
 //! release, a sweep, a forget, a takeover, a restart, or the restoring of an older copy. **Expired records**
 //! count as absent; only a sweep removes them, and only a claim writes over them. **A storage that is down**
-//! answers `Err`, never an outcome.
+//! answers `Err`, never an outcome. **A forked child** is refused ([`forked`](BackendError::forked)), or has a
+//! store of its own: both sides of a fork must not draw from one counter.
 //!
-//! The feature `testing` has a suite that finds out whether a backend keeps all of this, and every rule of
-//! [`transition`](crate::transition): prove it with `idempotency::conformance!` (module `testing::conformance`).
-//! `docs/backends.md` shows how, with a backend on files.
+//! The feature `testing` has a suite that tries this, and every rule of [`transition`](crate::transition), on a
+//! backend that works: `idempotency::conformance!` (module `testing::conformance`). It does not show what becomes
+//! of a loss of power, a restored copy, a storage that is down, or a fork, nor what a sweep costs: those need tests
+//! of the backend's own. `docs/backends.md` shows how, with a backend on files.
 //!
 //! # A whole backend
 //! In memory, behind one lock, so it need not check what it reads; its sweep looks at every record, which a

@@ -154,8 +154,8 @@ pub enum Error {
         /// The version that is linked.
         found: &'static str,
     },
-    /// This process is a fork of one that has a store open. SQLite can't be used on both sides of a fork, and
-    /// the threads of the store are not there; nothing was done. Fork first and open afterwards, in the
+    /// This process is a fork of one that has a store open. What is open can't be used on both sides of a fork
+    /// (SQLite, for one), and the threads of the store are not there; nothing was done. Fork first and open afterwards, in the
     /// process that uses the store, and the same for connections of the application's own; or run another
     /// program (`exec`) in the fork.
     #[error("the process was forked while a store was open; fork before opening one")]
@@ -306,8 +306,9 @@ impl BackendError {
         Self(Error::OldLibrary { found })
     }
 
-    #[cfg(feature = "sqlite")]
-    pub(crate) const fn forked() -> Self {
+    /// This process is a fork of the one that opened the storage, and must not use it; nothing was done.
+    #[must_use]
+    pub const fn forked() -> Self {
         Self(Error::Forked)
     }
 

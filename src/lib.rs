@@ -158,11 +158,6 @@ pub use transition::{Command, Transition, Write};
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
-/// Runs the code of the page on backends, for the same reason.
-#[cfg(all(doctest, feature = "testing"))]
-#[doc = include_str!("../docs/backends.md")]
-struct BackendsDoctests;
-
 /// Runs the guide's code, for the same reason.
 #[cfg(all(doctest, feature = "sqlite"))]
 mod guide_doctests {

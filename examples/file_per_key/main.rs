@@ -1,7 +1,7 @@
 //! A backend of one's own: each record in a file of its own. `docs/backends.md` explains it.
 //!
 //! ```text
-//! cargo run --example file_per_key FOLDER      runs one payment; run it twice
+//! cargo run --example file_per_key FOLDER      runs one payment, in a folder that is there; run it twice
 //! ```
 //!
 //! Read `backend` first. It passes the whole suite that every backend has to pass (`tests/conformance`).

@@ -3,7 +3,7 @@
 //! | file | what is in it |
 //! | --- | --- |
 //! | `lock` | nothing; whoever has the store open holds it |
-//! | `store` | the store's id |
+//! | `store` | the version of this layout, and the store's id |
 //! | `token` | the highest fencing token so far |
 //! | `r-` and 64 digits | one record, with its scope and key; the digits are a digest of both |
 //!
@@ -21,28 +21,37 @@ use idempotency::{
 };
 use std::fmt;
 use std::path::Path;
+use std::process;
 use std::sync::{Mutex, MutexGuard};
 
 /// A store in a folder, for one process at a time.
 pub struct FilePerKey {
     clock: Box<dyn Clock>,
     store_id: StoreId,
+    /// The process that opened it. A forked child has the lock of the folder too, and the same last token.
+    process: u32,
     /// Behind one lock: a command has them all for itself.
     files: Mutex<Files>,
 }
 
 impl FilePerKey {
-    /// Opens the store in `folder`, or makes one there. It reads every record, to know when each expires.
+    /// Opens the store in `folder`, or makes one there. It reads every record, to know when each expires. The folder
+    /// itself has to be there, and to last: whoever makes it syncs the folder that it is in.
     ///
     /// # Errors
-    /// `Busy` if another handle or process has it open; `Corrupt` if its id or its token can't be read.
+    /// `Busy` if another handle or process has it open; `CannotOpen` if there is no such folder; `Foreign` if its
+    /// layout is unknown; `Corrupt` if its id or its token can't be read.
     pub fn open(folder: impl AsRef<Path>, clock: impl Clock + 'static) -> Result<Self, BackendError> {
         let (files, store_id) = Files::open(folder.as_ref())?;
-        Ok(Self { clock: Box::new(clock), store_id, files: Mutex::new(files) })
+        Ok(Self { clock: Box::new(clock), store_id, process: process::id(), files: Mutex::new(files) })
     }
 
     /// The files, for one command alone.
     fn files(&self) -> Result<MutexGuard<'_, Files>, BackendError> {
+        // First: in a child, the lock may stand locked for ever.
+        if self.process != process::id() {
+            return Err(BackendError::forked());
+        }
         let mut files = self.files.lock().map_err(|_| BackendError::bug("a command panicked"))?;
         files.settle()?;
         Ok(files)
@@ -77,7 +86,7 @@ impl Backend for FilePerKey {
     fn sweep(&self, limit: usize) -> Result<Swept, BackendError> {
         let mut removed = 0;
         loop {
-            // Anew for each record, so that others have their turn.
+            // Anew for each record, so that others can come in between. The lock does not promise that they do.
             let mut files = self.files()?;
             let now = read_clock(&*self.clock)?;
             let Some(first) = files.first_expired(now)? else { return Ok(Swept { removed, more: false }) };
