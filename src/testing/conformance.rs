@@ -1,8 +1,8 @@
 //! The suite that every backend has to pass: each rule of the store, as a check with a name.
 //!
 //! The rules are those of [`transition`](crate::transition) and of the [contract](crate::backend) of a backend.
-//! What a check expects is written down by hand, beside it; only [`CORE`] asks the core itself, about all that the
-//! others leave out. The clock is the suite's: no check waits for time to pass.
+//! What a check expects is written down by hand, beside it; only
+//! `the_core_explains_every_answer_and_every_record` asks the core itself, about all that the others leave out. The clock is the suite's: no check waits for time to pass.
 //!
 //! # Use
 //! A [`Subject`] is a way to open one store that nobody else uses. [`conformance!`](crate::conformance) makes a
@@ -27,12 +27,14 @@
 //! use idempotency::testing::conformance::{self, Subject};
 //! use idempotency::{MemoryBackend, MemoryOptions};
 //!
-//! let report = conformance::run_all(&|| {
+//! let report = conformance::run_all(|| {
 //!     Subject::volatile(|clock| MemoryBackend::new(MemoryOptions::new().with_clock(clock)))
 //! });
 //! assert!(report.is_conformant(), "{report}");
 //! assert!(report.skipped().all(|(_, reason)| reason.contains("reopened")), "{report}");
 //! ```
+//!
+//! A minor version of the crate may bring more checks.
 //!
 //! # What it does not show
 //! That what was acknowledged survives a crash: [reopening](Subject::durable) a store is no loss of power. And
@@ -69,10 +71,6 @@ pub use self::suite_clock::SuiteClock;
 use self::stage::{Stage, Step, Stop};
 use std::fmt;
 
-/// The name of the check that compares a backend with [`transition::apply`](crate::transition::apply), over
-/// histories that are drawn.
-pub const CORE: &str = "the_core_explains_every_answer_and_every_record";
-
 /// One rule, and how to find out whether a backend keeps it.
 #[derive(Clone, Copy)]
 pub struct Check {
@@ -84,6 +82,7 @@ pub struct Check {
 
 /// What came of a check that found nothing wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// The rule is kept.
     Passed,
@@ -117,9 +116,9 @@ impl Check {
     ///
     /// # Errors
     /// [`Breach`]: it is not.
-    pub fn run(&self, subject: &dyn Fn() -> Subject) -> Result<Verdict, Breach> {
+    pub fn run(&self, subject: impl Fn() -> Subject) -> Result<Verdict, Breach> {
         let mut history = Vec::new();
-        let ended = Stage::open(subject, &mut history).and_then(|mut stage| (self.run)(&mut stage));
+        let ended = Stage::open(&subject, &mut history).and_then(|mut stage| (self.run)(&mut stage));
         match ended {
             Ok(()) => Ok(Verdict::Passed),
             Err(Stop::Skipped(reason)) => Ok(Verdict::Skipped { reason }),
@@ -147,8 +146,8 @@ pub fn check(name: &str) -> Option<&'static Check> {
 }
 
 /// Runs all checks, each on a new store that `subject` gives.
-pub fn run_all(subject: &dyn Fn() -> Subject) -> Report {
-    Report::new(CHECKS.iter().map(|check| (*check, check.run(subject))).collect())
+pub fn run_all(subject: impl Fn() -> Subject) -> Report {
+    Report::new(CHECKS.iter().map(|check| (*check, check.run(&subject))).collect())
 }
 
 /// Makes a test of each check, in the module where it stands. It takes what gives a new
@@ -172,7 +171,7 @@ macro_rules! __conformance_tests {
         fn $name() -> ::std::result::Result<(), $crate::testing::conformance::Breach> {
             let name = ::std::stringify!($name);
             let check = $crate::testing::conformance::check(name).expect("a check of this list");
-            if let $crate::testing::conformance::Verdict::Skipped { reason } = check.run(&$subject)? {
+            if let $crate::testing::conformance::Verdict::Skipped { reason } = check.run($subject)? {
                 ::std::println!("skipped: {name}: {reason}");
             }
             ::std::result::Result::Ok(())

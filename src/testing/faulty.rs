@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// When, in a call, a [`FaultyBackend`] fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// Before the backend is asked: unavailable, and nothing was done.
     Before,

@@ -1,9 +1,36 @@
 //! The backends of this crate: as they are, in a box, shared, erased, and inside a test double.
 
 use idempotency::testing::FaultyBackend;
-use idempotency::testing::conformance::{Subject, SuiteClock};
+use idempotency::testing::conformance::{self, Subject, SuiteClock, Verdict};
 use idempotency::{Backend, MemoryBackend, MemoryOptions};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// The topics of which something is skipped: a wrapper that forgets to pass a method on would look like a backend that
+/// has none.
+fn skipped(subject: impl Fn() -> Subject) -> BTreeSet<&'static str> {
+    let of_those =
+        conformance::checks().iter().filter(|check| ["inspection", "reopening"].contains(&check.topic()));
+    of_those
+        .filter(|check| !matches!(check.run(&subject), Ok(Verdict::Passed)))
+        .map(|check| check.topic())
+        .collect()
+}
+
+#[test]
+fn what_the_memory_backend_can_not_do_is_be_reopened_however_it_is_wrapped() {
+    let boxed = |clock| -> Box<dyn Backend> { Box::new(in_memory(clock)) };
+    let shared = |clock| -> Arc<dyn Backend> { Arc::new(in_memory(clock)) };
+    let wrapped = |clock| FaultyBackend::new(in_memory(clock));
+    for skipped in [
+        skipped(|| Subject::volatile(in_memory)),
+        skipped(|| Subject::volatile(boxed)),
+        skipped(|| Subject::volatile(shared)),
+        skipped(|| Subject::volatile(wrapped)),
+    ] {
+        assert_eq!(skipped, BTreeSet::from(["reopening"]));
+    }
+}
 
 fn in_memory(clock: SuiteClock) -> MemoryBackend {
     MemoryBackend::new(MemoryOptions::new().with_clock(clock))
@@ -58,6 +85,20 @@ mod on_a_file {
             let options = SqliteOptions::new().with_durability(Durability::Normal).with_clock(clock);
             SqliteBackend::open(folder.path().join("store.db"), options).map(wrap)
         })
+    }
+
+    #[test]
+    fn there_is_nothing_that_a_store_on_a_file_can_not_do_however_it_is_wrapped() {
+        let boxed = || of_sqlite(|backend| -> Box<dyn Backend> { Box::new(backend) });
+        let shared = || of_sqlite(|backend| -> Arc<dyn Backend> { Arc::new(backend) });
+        for skipped in [
+            skipped(|| of_sqlite(|backend| backend)),
+            skipped(boxed),
+            skipped(shared),
+            skipped(|| of_sqlite(FaultyBackend::new)),
+        ] {
+            assert_eq!(skipped, BTreeSet::new());
+        }
     }
 
     mod sqlite {

@@ -83,7 +83,10 @@ pub(super) fn who_reads_the_clock_first_has_access_first(stage: &mut Stage<'_>) 
         }
         // The first has read the clock, and does not know it yet. Meanwhile time goes on.
         clock.set(moment(1));
-        let second = on_a_thread(scope, || backend.execute(&id, &command))?;
+        let second = on_a_thread(scope, || {
+            clock.count_down();
+            backend.execute(&id, &command)
+        })?;
         let second = answer_of(second)?;
         clock.open();
         Ok((answer_of(first)?, second))
@@ -92,7 +95,7 @@ pub(super) fn who_reads_the_clock_first_has_access_first(stage: &mut Stage<'_>) 
     stage.note(format!("a claim that came at 1 ms, meanwhile -> {}", second.show()));
     let told_by_the_past = match (&first, &second) {
         (Outcome::InProgress { now, .. }, Outcome::Claimed(_)) => *now < moment(1),
-        (Outcome::Claimed(_), Outcome::InProgress { now, .. }) => *now < moment(0),
+        (Outcome::Claimed(_), Outcome::InProgress { now, .. }) => *now < moment(1),
         _ => true,
     };
     if told_by_the_past {

@@ -119,15 +119,12 @@ fn explained(
     let expected = transition::apply(before, command, now, drawn);
     stage.same(format_args!("the answer to {command:?}"), &expected.outcome, &seen)?;
     let stored = match expected.write {
-        // An expired record may be removed at any time.
         Write::Keep => before.cloned(),
         Write::Put(record) => Some(record),
         Write::Delete => None,
     };
-    match (stage.stored(id)?, before) {
-        (None, Some(before)) if before.is_expired(now) => Ok(()),
-        (after, _) => stage.same("what is stored", &stored, &after),
-    }
+    let after = stage.stored(id)?;
+    stage.same("what is stored", &stored, &after)
 }
 
 /// Sweeps: what has expired is gone, and nothing else.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a reading is held up for others to overtake it. In a backend that reads its clock under exclusive
+/// How long a reading is held up once somebody else is about to overtake it. In a backend that reads its clock under exclusive
 /// access nobody can, so this is what the check takes there.
 const HELD_UP: Duration = Duration::from_millis(100);
 /// How long the suite waits for a thread of its own to read the clock.
@@ -31,6 +31,8 @@ enum Gate {
     Shut,
     /// A reading is held up.
     HoldsUp,
+    /// For a while from now on.
+    CountsDown,
 }
 
 impl SuiteClock {
@@ -62,6 +64,15 @@ impl SuiteClock {
         self.turn(Gate::Shut);
     }
 
+    /// Whoever says so is about to overtake the reading that is held up.
+    pub(super) fn count_down(&self) {
+        let mut gate = self.gate();
+        if *gate == Gate::HoldsUp {
+            *gate = Gate::CountsDown;
+            self.0.changed.notify_all();
+        }
+    }
+
     /// Lets the reading go that is held up.
     pub(super) fn open(&self) {
         self.turn(Gate::Open);
@@ -88,8 +99,11 @@ impl SuiteClock {
         if *gate == Gate::Shut {
             *gate = Gate::HoldsUp;
             self.0.changed.notify_all();
-            let waited = self.0.changed.wait_timeout_while(gate, HELD_UP, |gate| *gate == Gate::HoldsUp);
-            *waited.unwrap_or_else(PoisonError::into_inner).0 = Gate::Open;
+            for (state, time) in [(Gate::HoldsUp, PATIENCE), (Gate::CountsDown, HELD_UP)] {
+                let waited = self.0.changed.wait_timeout_while(gate, time, |gate| *gate == state);
+                gate = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            *gate = Gate::Open;
         }
     }
 }

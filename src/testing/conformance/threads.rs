@@ -1,5 +1,5 @@
-//! Callers at once. How the system schedules them is not drawn, so a backend that fails here may pass the next time,
-//! and never the other way round.
+//! Callers at once. How the system schedules them is not drawn: a sound backend never fails here, a broken one may
+//! pass.
 
 use super::show::Show;
 use super::stage::{EXPIRY, LEASE, REQUEST, Stage, Step, Stop, claim, complete, key};
