@@ -45,7 +45,7 @@ fn what_it_says_it_can_not_do_is_skipped() {
         "lapsed_claims_are_listed_by_the_end_of_their_leases",
         "a_lease_that_a_step_of_the_clock_made_too_long_is_listed",
     ] {
-        let verdict = check(name).expect("a check").run(&file_per_key);
+        let verdict = check(name).expect("a check").run(file_per_key);
         assert!(matches!(verdict, Ok(Verdict::Skipped { .. })), "{name}: {verdict:?}");
     }
 }

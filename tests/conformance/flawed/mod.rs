@@ -22,7 +22,7 @@ fn subject(flaw: &'static Flaw) -> Subject {
 
 #[test]
 fn the_store_without_a_flaw_passes_every_check() {
-    let report = run_all(&|| subject(&SOUND));
+    let report = run_all(|| subject(&SOUND));
     assert!(report.is_conformant(), "{report}");
     assert_eq!(report.passed().count(), checks().len(), "{report}");
 }
@@ -34,7 +34,7 @@ fn each_flaw_is_refused_by_the_checks_that_are_there_for_it() {
         assert!(!flaw.refused_by.is_empty(), "no check refuses a store that {}", flaw.name);
         for name in flaw.refused_by {
             let check = check(name).unwrap_or_else(|| panic!("{}: there is no check {name}", flaw.name));
-            let verdict = check.run(&|| subject(flaw));
+            let verdict = check.run(|| subject(flaw));
             let breach = verdict.expect_err(&format!("a store that {} passes {name}", flaw.name));
             assert_eq!(breach.check().name(), *name);
             assert_ne!(breach.expected(), breach.seen(), "the breach shows the difference: {breach}");
