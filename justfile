@@ -211,7 +211,7 @@ coverage:
     export CARGO_TARGET_DIR=target/coverage
     cargo "${toolchain[@]}" llvm-cov clean
     for features in testing,serde,json metrics,tracing,tokio,testing,serde,json; do
-        cargo "${toolchain[@]}" llvm-cov --no-report "${branch[@]}" --locked --features "$features" --lib --tests
+        cargo "${toolchain[@]}" llvm-cov --no-report "${branch[@]}" --locked --features "$features" --lib --tests --examples
     done
     cargo "${toolchain[@]}" llvm-cov report "${branch[@]}" --summary-only --ignore-filename-regex '/(tests|examples|benches)/'
     cargo "${toolchain[@]}" llvm-cov report "${branch[@]}" --html --ignore-filename-regex '/(tests|examples|benches)/'
