@@ -14,6 +14,49 @@ use bytes::Bytes;
 /// Histories, and the length of each. They are the same in every run.
 const HISTORIES: u64 = 4;
 const STEPS: usize = 150;
+/// Less than this, over all histories, of grants, of takeovers among them, or of completions, and nothing is shown.
+const LEAST: [usize; 3] = [40, 10, 20];
+
+/// What was granted and done in the histories so far.
+#[derive(Default)]
+struct Told {
+    /// The tokens of the history that is played.
+    tokens: Vec<FencingToken>,
+    grants: usize,
+    takeovers: usize,
+    completions: usize,
+}
+
+impl Told {
+    fn listen(&mut self, outcome: &Outcome) -> Step {
+        match outcome {
+            Outcome::Claimed(grant) => {
+                if self.tokens.iter().any(|token| *token >= grant.token) {
+                    return Err(Stop::broken(
+                        "a new token",
+                        "higher than all before",
+                        grant.token.to_string(),
+                    ));
+                }
+                self.tokens.push(grant.token);
+                self.grants = self.grants.saturating_add(1);
+                self.takeovers = self.takeovers.saturating_add(usize::from(grant.attempt > 1));
+            }
+            Outcome::Recorded(_) => self.completions = self.completions.saturating_add(1),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_enough(&self) -> Step {
+        let seen = [self.grants, self.takeovers, self.completions];
+        if seen.iter().zip(LEAST).all(|(seen, least)| *seen >= least) {
+            return Ok(());
+        }
+        let expected = format!("at least {LEAST:?}");
+        Err(Stop::broken("grants, takeovers and completions", expected, format!("{seen:?}")))
+    }
+}
 
 /// Random numbers (`SplitMix64`).
 struct Dice(u64);
@@ -33,10 +76,11 @@ impl Dice {
 }
 
 pub(super) fn the_core_explains_every_answer_and_every_record(stage: &mut Stage<'_>) -> Step {
+    let mut told = Told::default();
     for seed in 0..HISTORIES {
         let ids = [key(&format!("one of {seed}"))?, key(&format!("two of {seed}"))?];
         let mut dice = Dice(seed);
-        let mut tokens = vec![FencingToken::FIRST];
+        told.tokens = vec![FencingToken::FIRST];
         for _ in 0..STEPS {
             let Some(id) = dice.one_of(&ids) else { return Ok(()) };
             let before = stage.stored(&id)?;
@@ -45,11 +89,11 @@ pub(super) fn the_core_explains_every_answer_and_every_record(stage: &mut Stage<
                 swept(stage, &id, before.as_ref())?;
                 continue;
             }
-            let command = draw(&mut dice, before.as_ref(), &tokens)?;
-            explained(stage, &id, before.as_ref(), &command, &mut tokens)?;
+            let command = draw(&mut dice, before.as_ref(), &told.tokens)?;
+            explained(stage, &id, before.as_ref(), &command, &mut told)?;
         }
     }
-    Ok(())
+    told.is_enough()
 }
 
 /// Moves the clock: a little, or to around one of the record's deadlines; now and then back.
@@ -102,7 +146,7 @@ fn explained(
     id: &RecordId,
     before: Option<&Record>,
     command: &Command,
-    tokens: &mut Vec<FencingToken>,
+    told: &mut Told,
 ) -> Step {
     let now = stage.clock().shown();
     let seen = stage.ask(id, command)?;
@@ -110,12 +154,7 @@ fn explained(
         Outcome::Claimed(grant) => grant.token,
         _ => FencingToken::FIRST,
     };
-    if let Outcome::Claimed(grant) = &seen {
-        if tokens.iter().any(|token| *token >= grant.token) {
-            return Err(Stop::broken("a new token", "higher than all before", grant.token.to_string()));
-        }
-        tokens.push(grant.token);
-    }
+    told.listen(&seen)?;
     let expected = transition::apply(before, command, now, drawn);
     stage.same(format_args!("the answer to {command:?}"), &expected.outcome, &seen)?;
     let stored = match expected.write {

@@ -121,6 +121,18 @@ pub const FLAWS: &[Flaw] = &[
         ..SOUND
     },
     Flaw {
+        name: "removes what has expired, and loses the claim that is granted there",
+        refused_by: &["the_core_explains_every_answer_and_every_record"],
+        decide: |asked| {
+            let mut decided = asked.rightly();
+            if asked.record.is_some_and(|record| record.is_expired(asked.now)) {
+                decided.write = Write::Delete;
+            }
+            decided
+        },
+        ..SOUND
+    },
+    Flaw {
         name: "replays for ever",
         refused_by: &["an_expired_reply_is_a_free_key", "a_reply_is_replayed_to_its_last_millisecond"],
         decide: |asked| match before_its_end(asked, State::Completed) {
