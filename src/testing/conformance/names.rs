@@ -32,17 +32,11 @@ pub(super) fn scopes_are_apart(stage: &mut Stage<'_>) -> Step {
 }
 
 pub(super) fn scope_and_key_do_not_run_into_one_another(stage: &mut Stage<'_>) -> Step {
-    let pairs = [
-        ("ab", "c"),
-        ("a", "bc"),
-        ("a:b", "c"),
-        ("a", "b:c"),
-        ("a/b", "c"),
-        ("a", "b/c"),
-        ("a b", "c"),
-        ("a", "b c"),
-    ];
-    let ids = pairs.iter().map(|(scope, key)| id(scope, key)).collect::<Step<Vec<_>>>()?;
+    let mut ids = vec![id("ab", "c")?, id("a", "bc")?];
+    let separators = (b' '..=b'~').map(|byte| char::from(byte).to_string());
+    for separator in separators.chain(["::".to_owned()]) {
+        ids.extend([id(&format!("a{separator}b"), "c")?, id("a", &format!("b{separator}c"))?]);
+    }
     apart(stage, &ids)
 }
 

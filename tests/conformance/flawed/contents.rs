@@ -25,6 +25,12 @@ fn renamed(id: &RecordId, name: impl Fn(&str) -> String) -> RecordId {
     )
 }
 
+fn joined(id: &RecordId, separator: &str) -> RecordId {
+    let joined = format!("{}{separator}{}", id.scope.as_str(), id.key.as_str());
+    let cut = joined.chars().take(120).collect::<String>();
+    RecordId::new(Scope::new("one").expect("a scope"), IdempotencyKey::new(cut).expect("a key"))
+}
+
 pub const FLAWS: &[Flaw] = &[
     Flaw {
         name: "keeps only statuses of HTTP",
@@ -139,13 +145,33 @@ pub const FLAWS: &[Flaw] = &[
         ..SOUND
     },
     Flaw {
+        name: "joins scope and key without a separator",
+        refused_by: &["scope_and_key_do_not_run_into_one_another"],
+        id: |id| joined(id, ""),
+        ..SOUND
+    },
+    Flaw {
         name: "joins scope and key by a colon",
         refused_by: &["scope_and_key_do_not_run_into_one_another"],
-        id: |id| {
-            let joined = format!("{}:{}", id.scope.as_str(), id.key.as_str());
-            let cut = joined.chars().take(120).collect::<String>();
-            RecordId::new(Scope::new("one").expect("a scope"), IdempotencyKey::new(cut).expect("a key"))
-        },
+        id: |id| joined(id, ":"),
+        ..SOUND
+    },
+    Flaw {
+        name: "joins scope and key by two colons",
+        refused_by: &["scope_and_key_do_not_run_into_one_another"],
+        id: |id| joined(id, "::"),
+        ..SOUND
+    },
+    Flaw {
+        name: "joins scope and key by a bar",
+        refused_by: &["scope_and_key_do_not_run_into_one_another"],
+        id: |id| joined(id, "|"),
+        ..SOUND
+    },
+    Flaw {
+        name: "joins scope and key by the last printable character",
+        refused_by: &["scope_and_key_do_not_run_into_one_another"],
+        id: |id| joined(id, "~"),
         ..SOUND
     },
     Flaw {
