@@ -1,8 +1,9 @@
 //! The suite that every backend has to pass: each rule of the store, as a check with a name.
 //!
 //! The rules are those of [`transition`](crate::transition) and of the [contract](crate::backend) of a backend.
-//! What a check expects is written down by hand, beside it; only
-//! `the_core_explains_every_answer_and_every_record` asks the core itself, about all that the others leave out. The clock is the suite's: no check waits for time to pass.
+//! What a check expects is written down by hand, beside it; only `the_core_explains_every_answer_and_every_record`
+//! asks the core itself, about all that the others leave out. The clock is the suite's: no check waits for time to
+//! pass.
 //!
 //! # Use
 //! A [`Subject`] is a way to open one store that nobody else uses. [`conformance!`](crate::conformance) makes a
@@ -38,7 +39,8 @@
 //!
 //! # What it does not show
 //! That what was acknowledged survives a crash: [reopening](Subject::durable) a store is no loss of power. And
-//! that a storage which is down answers `Err`, never an outcome: no check can take it down.
+//! that a storage which is down answers `Err`, never an outcome: no check can take it down. Nor what happens at the
+//! ends that no number of calls reaches: the last token, the last attempt, and a store that is full.
 
 mod batches;
 mod breach;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a reading is held up once somebody else is about to overtake it. In a backend that reads its clock under exclusive
-/// access nobody can, so this is what the check takes there.
+/// How long a reading is held up once somebody else is about to overtake it. In a backend that reads its clock under
+/// exclusive access nobody can, so this is what the check takes there.
 const HELD_UP: Duration = Duration::from_millis(100);
 /// How long the suite waits for a thread of its own to read the clock.
 const PATIENCE: Duration = Duration::from_secs(10);
