@@ -2,7 +2,7 @@
 
 use idempotency::testing::FaultyBackend;
 use idempotency::testing::conformance::{self, Subject, SuiteClock, Verdict};
-use idempotency::{Backend, MemoryBackend, MemoryOptions};
+use idempotency::{Backend, Command, IdempotencyKey, MemoryBackend, MemoryOptions, RecordId, Scope};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -29,6 +29,27 @@ fn what_the_memory_backend_can_not_do_is_be_reopened_however_it_is_wrapped() {
         skipped(|| Subject::volatile(wrapped)),
     ] {
         assert_eq!(skipped, BTreeSet::from(["reopening"]));
+    }
+}
+
+/// The suite can't tell: a batch that is taken apart has the same answers.
+#[test]
+fn a_batch_reaches_the_backend_as_one_however_it_is_wrapped() {
+    let counting = Arc::new(FaultyBackend::new(MemoryBackend::new(MemoryOptions::new())));
+    let inside = || Arc::clone(&counting);
+    let boxed: Box<dyn Backend> = Box::new(inside());
+    let shared: Arc<dyn Backend> = Arc::new(inside());
+    let wrappings: [&dyn Backend; 5] =
+        [&inside(), &Box::new(inside()), &boxed, &shared, &FaultyBackend::new(inside())];
+    let scope = Scope::new("tenant").expect("a scope");
+    let batch = ["one", "two", "three"].map(|key| {
+        let key = IdempotencyKey::new(key).expect("a key");
+        (RecordId::new(scope.clone(), key), Command::Forget)
+    });
+    for (calls, wrapped) in (1..).zip(wrappings) {
+        let answers = wrapped.execute_many(&batch);
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        assert_eq!((answers.len(), counting.calls()), (batch.len(), calls));
     }
 }
 
