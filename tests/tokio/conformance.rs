@@ -1,19 +1,31 @@
 //! The suite that every backend has to pass, through the handle for tasks: each command is a call of the handle.
 //!
-//! A handle tells less than a backend. What it leaves out of an answer is looked up beforehand, through the handle as well;
-//! only the time that goes with a record it does not have at all, so there the suite shows nothing.
+//! A handle tells less than a backend, and where it does, the suite shows less:
+//! - Whether a completion was recorded or had been before, and whether a release or an abandonment found a record, it
+//!   does not say. The adapter looks beforehand, through the handle as well, and holds a lock from there to the ending.
+//!   So endings of one claim never meet in the suite, and that one of them alone is told "recorded" is not shown here;
+//!   they are raced below, through the handle itself.
+//! - The time that goes with a record it does not have at all. The adapter reads the clock.
 
-use idempotency::testing::conformance::{Subject, SuiteClock};
+use crate::bench;
+use crate::common::{Fixture, asks_for, key, scope};
+use idempotency::testing::conformance::{Report, Subject, SuiteClock, run_all};
 use idempotency::{
-    AsyncClaim, AsyncStore, Backend, BackendError, ClaimOutcome, Clock, Command, Error, FencingToken, Grant,
-    IdempotencyStore, MemoryBackend, MemoryOptions, Outcome, Period, Policy, Record, RecordId, State, Stats,
-    StoreId, Stuck, Swept, Ticket, Timestamp,
+    AsyncClaim, AsyncStore, Backend, BackendError, ClaimOutcome, Clock, Command, Completed, Error,
+    FencingToken, Grant, IdempotencyStore, MemoryBackend, MemoryOptions, Outcome, Period, Policy, Record,
+    RecordId, Reply, State, Stats, StoreId, Stuck, Swept, Ticket, Timestamp,
 };
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Barrier, Mutex, MutexGuard};
+use std::thread;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
+
+/// How many threads end one claim at once, and how often.
+const THREADS: usize = 8;
+const ROUNDS: usize = 12;
 
 /// A store behind its handle for tasks, as a backend.
 struct Handled<B: Backend> {
@@ -223,12 +235,71 @@ impl<B: Backend> fmt::Debug for Handled<B> {
     }
 }
 
+/// Why something is skipped: an adapter that forgets to pass a method on would look like a handle that has none.
+fn skipped(report: &Report) -> BTreeSet<&str> {
+    report.skipped().map(|(_, reason)| reason).collect()
+}
+
+/// What each of the threads hears that make `call`, with their number, all at once.
+fn at_once<T: Send>(call: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let (barrier, call) = (Barrier::new(THREADS), &call);
+    thread::scope(|scope| {
+        let barrier = &barrier;
+        let started = |number| {
+            scope.spawn(move || {
+                barrier.wait();
+                call(number)
+            })
+        };
+        let threads: Vec<_> = (0..THREADS).map(started).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+#[test]
+fn of_endings_that_meet_all_hear_of_the_one_that_stands() {
+    let fixture = Fixture::in_memory();
+    let runtime = Builder::new_current_thread().build().expect("a runtime");
+    let store = AsyncStore::new(fixture.store, runtime.handle().clone());
+    let scope = scope("endings");
+    for round in 0..ROUNDS {
+        let claimed = |key| {
+            let answer = runtime.block_on(store.try_claim(&scope, key, &asks_for("x")));
+            runtime.block_on(bench::claimed(answer.expect("a store")).into_ticket())
+        };
+        let (completed, released) = (key(&format!("completed {round}")), key(&format!("released {round}")));
+        let (to_complete, to_release) = (claimed(&completed), claimed(&released));
+
+        let told = at_once(|number| {
+            let reply = Reply::Reference(format!("reply {number}"));
+            runtime.block_on(store.complete(&to_complete, reply)).expect("a reply that stands")
+        });
+        let record = runtime.block_on(store.lookup(&scope, &completed)).expect("a store").expect("a record");
+        let stands = Completed::of(&record).expect("a reply");
+        assert!(told.iter().all(|done| *done == stands), "{told:?}, and there is {stands:?}");
+
+        let answers = at_once(|_| runtime.block_on(store.release(&to_release)));
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        assert_eq!(runtime.block_on(store.lookup(&scope, &released)).expect("a store"), None);
+    }
+    println!("{ROUNDS} claims completed, and as many released, by {THREADS} threads at once");
+}
+
 mod memory {
     use super::*;
 
-    idempotency::conformance!(|| Subject::volatile(|clock| {
+    fn handled(clock: SuiteClock) -> Handled<MemoryBackend> {
         Handled::new(MemoryBackend::new(MemoryOptions::new().with_clock(clock.clone())), clock)
-    }));
+    }
+
+    idempotency::conformance!(|| Subject::volatile(handled));
+
+    #[test]
+    fn it_can_not_be_reopened_and_nothing_else_is_skipped() {
+        let report = run_all(|| Subject::volatile(handled));
+        assert!(report.is_conformant(), "{report}");
+        assert_eq!(skipped(&report), BTreeSet::from(["it can't be reopened"]), "{report}");
+    }
 }
 
 #[cfg(feature = "sqlite")]
@@ -236,12 +307,21 @@ mod sqlite {
     use super::*;
     use idempotency::{Durability, SqliteBackend, SqliteOptions};
 
-    idempotency::conformance!(|| {
+    fn handled() -> Subject {
         let folder = tempfile::tempdir().expect("a temporary folder");
         Subject::durable(move |clock| {
             let options = SqliteOptions::new().with_durability(Durability::Normal).with_clock(clock.clone());
             let opened = SqliteBackend::open(folder.path().join("store.db"), options);
             opened.map(|backend| Handled::new(backend, clock))
         })
-    });
+    }
+
+    idempotency::conformance!(handled);
+
+    #[test]
+    fn nothing_is_skipped() {
+        let report = run_all(handled);
+        assert!(report.is_conformant(), "{report}");
+        assert_eq!(skipped(&report), BTreeSet::new(), "{report}");
+    }
 }
