@@ -47,7 +47,7 @@ pub const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "reads the clock once a second",
-        refused_by: &["each_command_reads_the_clock_anew"],
+        refused_by: &["each_command_reads_the_clock_anew", "who_reads_the_clock_first_has_access_first"],
         reading: Reading::Kept,
         ..SOUND
     },
