@@ -276,10 +276,10 @@ payments-http:
     cargo test --locked --manifest-path examples/payments-http/Cargo.toml --target-dir target/payments-http
     examples/payments-http/scripts/two-curls
 
-# With IDEMPOTENCY_TEST_SEED, the same events and moments are drawn again.
+# With IDEMPOTENCY_TEST_SEED, the same events and moments are drawn again. `tests/processes` kills some two hundred more.
 #
 # Kills the consumer of webhooks at random moments, then compares its orders with the events.
-kill-loop kills="50":
+kill-loop kills="25":
     scripts/kill-loop {{ kills }}
 
 # The README's first command, on a fresh clone of what is committed, in an empty folder.
