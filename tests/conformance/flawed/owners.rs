@@ -5,6 +5,15 @@ use bytes::Bytes;
 use idempotency::transition::{Transition, Write};
 use idempotency::{Command, Completed, FencingToken, LostReason, Outcome, Record, State, Timestamp};
 
+/// What is right, but for what is said of whether there was something to forget.
+fn forgotten_as(asked: &Asked<'_>, there_was: bool) -> Transition {
+    let mut decided = asked.rightly();
+    if let Outcome::Forgotten { existed } = &mut decided.outcome {
+        *existed = there_was;
+    }
+    decided
+}
+
 fn token_of(command: &Command) -> Option<FencingToken> {
     match command {
         Command::Complete { token, .. }
@@ -198,13 +207,7 @@ pub const FLAWS: &[Flaw] = &[
     Flaw {
         name: "says of any key that it was forgotten",
         refused_by: &["forgetting_deletes_whatever_stands_and_says_whether_there_was_something"],
-        decide: |asked| {
-            let mut decided = asked.rightly();
-            if let Outcome::Forgotten { existed } = &mut decided.outcome {
-                *existed = true;
-            }
-            decided
-        },
+        decide: |asked| forgotten_as(asked, true),
         ..SOUND
     },
     Flaw {
@@ -213,13 +216,7 @@ pub const FLAWS: &[Flaw] = &[
             "forgetting_deletes_whatever_stands_and_says_whether_there_was_something",
             "a_sweep_changes_no_answer",
         ],
-        decide: |asked| {
-            let mut decided = asked.rightly();
-            if let Outcome::Forgotten { existed } = &mut decided.outcome {
-                *existed = asked.record.is_some();
-            }
-            decided
-        },
+        decide: |asked| forgotten_as(asked, asked.record.is_some()),
         ..SOUND
     },
     Flaw {
